@@ -1,0 +1,1 @@
+"""Carry a start plan out."""

@@ -1,0 +1,1 @@
+"""Discover devices and driver files, and plan their injection."""

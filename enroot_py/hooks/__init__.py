@@ -1,0 +1,1 @@
+"""Pre-start hooks: built in and foreign."""

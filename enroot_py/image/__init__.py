@@ -1,0 +1,1 @@
+"""Nouns of an image: references, digests, platforms, manifests, configs. Pure."""

@@ -1,0 +1,1 @@
+"""Flatten layers into one tree."""

@@ -1,0 +1,1 @@
+"""Decide what a start does, before anything is done. Pure."""

@@ -1,0 +1,1 @@
+"""Talk to registries and daemons."""

@@ -1,0 +1,1 @@
+"""Blobs, finished images and containers on disk."""

@@ -1,0 +1,1 @@
+"""The --container-* flags of Slurm's Pyxis plugin, and the launchers behind them."""

@@ -1,0 +1,1 @@
+"""Render sbatch scripts to Kubernetes."""
