@@ -6,6 +6,8 @@ name with `-m`; there a missing tool or permission is a failure, never a skip.
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 PREPARED = ("kernel", "root", "network", "podman", "slurm", "gpu", "parity", "soak")
@@ -21,3 +23,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = kept
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]):  # type: ignore[no-untyped-def]
+    """On a prepared machine a skip is a failure: something that the set-up promised is missing."""
+    outcome = yield
+    report = outcome.get_result()
+    if report.skipped and not hasattr(report, "wasxfail") and "PYXIS_TEST_STRICT" in os.environ:
+        report.outcome = "failed"
+        report.longrepr = f"skipped on a prepared machine: {report.longrepr}"
