@@ -117,3 +117,13 @@ def test_modules_stay_small_and_have_a_noun(path: Path) -> None:
         "base",
         "manager",
     }
+
+
+def test_the_documentation_shows_the_same_layers() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    rows = {}
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if line.startswith("|") and len(cells) == 2 and cells[0] in MAY_IMPORT:
+            rows[cells[0]] = set(cells[1].split(", "))
+    assert rows == {layer: below for layer, below in MAY_IMPORT.items() if layer != "base"}
