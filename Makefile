@@ -3,7 +3,8 @@
 # soak   the same suites with their full counts
 # check  formatting, lint, types and the pure tests, in .venv/
 # bench  ours beside every peer, as ratios
-.PHONY: demo test soak check bench clean
+# options  the C flag table of the SPANK plugin, from pyxis_py/options.py
+.PHONY: demo test soak check bench clean options
 
 PYTHON ?= python3
 
@@ -32,3 +33,6 @@ bench:
 
 clean:
 	rm -rf .demo .venv build dist
+
+options:
+	@$(PYTHON) -c 'from pyxis_py.options import emit_c; print(emit_c(), end="")' > spank_shim/options_table.h

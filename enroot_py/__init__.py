@@ -8,7 +8,10 @@ from __future__ import annotations
 
 _EXPORTS = {
     "EnrootError": "enroot_py.errors",
+    "NamedTuple": "enroot_py.record",
+    "SettingsError": "enroot_py.errors",
     "Settings": "enroot_py.settings",
+    "UsageError": "enroot_py.errors",
     "load_settings": "enroot_py.settings",
 }
 __all__ = sorted(_EXPORTS)
@@ -16,6 +19,9 @@ __all__ = sorted(_EXPORTS)
 TYPE_CHECKING = False  # the literal that type checkers know; `typing` itself would cost 4 ms
 if TYPE_CHECKING:
     from enroot_py.errors import EnrootError as EnrootError
+    from enroot_py.errors import SettingsError as SettingsError
+    from enroot_py.errors import UsageError as UsageError
+    from enroot_py.record import NamedTuple as NamedTuple
     from enroot_py.settings import Settings as Settings
     from enroot_py.settings import load_settings as load_settings
 
