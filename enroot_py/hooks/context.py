@@ -38,6 +38,9 @@ class HookContext(NamedTuple):
         mount: performs mounts now, beneath the rootfs.
         is_image: whether the container was started from an image, so that what is written to the
             rootfs vanishes with it.
+        gpus: the GPUs asked for explicitly (`--gpus`), "" where nobody did; it wins over
+            NVIDIA_VISIBLE_DEVICES.
+        devices: qualified CDI device names asked for explicitly (`--device`).
     """
 
     pid: int
@@ -51,6 +54,8 @@ class HookContext(NamedTuple):
     environ: dict[str, str]
     mount: Callable[[tuple[Mount, ...]], None]
     is_image: bool
+    gpus: str = ""
+    devices: tuple[str, ...] = ()
 
 
 class Edits(NamedTuple):
