@@ -1,4 +1,4 @@
-"""Importing an image: ours beside the codec limit and beside the tools that do the same in steps."""
+"""Importing an image: ours beside the codec limit and beside the tools that need several steps."""
 
 from __future__ import annotations
 
@@ -70,11 +70,12 @@ def umoci_chain(place: Workplace, address: str, report: Report) -> tuple[float, 
     image = work / "image.sqsh"
     source = f"docker://{address}/bench/large:latest"
     rootless = ["--rootless"] if os.getuid() else []
+    oci, bundle = f"{work}/oci:l", f"{work}/bundle"
     steps = {
-        "skopeo copy": ["skopeo", "copy", "-q", "--src-tls-verify=false", source, f"oci:{work}/oci:l"],
-        "umoci unpack": ["umoci", "unpack", *rootless, "--image", f"{work}/oci:l", f"{work}/bundle"],
+        "skopeo copy": ["skopeo", "copy", "-q", "--src-tls-verify=false", source, f"oci:{oci}"],
+        "umoci unpack": ["umoci", "unpack", *rootless, "--image", oci, bundle],
         "mksquashfs -comp lzo -noD": [
-            "mksquashfs", f"{work}/bundle/rootfs", str(image),
+            "mksquashfs", f"{bundle}/rootfs", str(image),
             "-all-root", "-no-progress", "-comp", "lzo", "-noD", "-exit-on-error",
         ],
     }  # fmt: skip

@@ -3,8 +3,8 @@
     python bench/run.py [--full] [NAME…]
 
 Every gate is a ratio to a peer or to a limit measured in the same run; absolute times are for the
-curious. Works in BENCH_DIR (default: a folder in /var/tmp), which holds the generated images between
-runs. Exits 1 if a budget was missed.
+curious. Works in BENCH_DIR (default: a folder in /var/tmp), which holds the generated images
+between runs. Exits 1 if a budget was missed.
 """
 
 from __future__ import annotations
