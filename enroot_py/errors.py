@@ -23,6 +23,8 @@ EnrootError
 ├── StoreError                   cache, data or temporary folders
 │   └── SpaceError               a file system or a quota is full
 ├── HookError                    a hook failed
+├── DeviceError                  a GPU or fabric, or its driver, cannot serve as asked
+│   └── DeviceSpecError          a CDI specification is malformed
 ├── NamespaceError               the kernel refuses a namespace
 ├── CommandError                 the container's command cannot be run
 └── KernelError                  a system call said no (also an OSError)
@@ -139,6 +141,14 @@ class HookError(EnrootError):
         super().__init__(message, hint=hint)
         self.path = path
         self.status = status
+
+
+class DeviceError(EnrootError):
+    """A GPU or a fabric device, or its driver, cannot serve as it was asked to."""
+
+
+class DeviceSpecError(DeviceError):
+    """A CDI specification is malformed; the message names the file and the place."""
 
 
 class NamespaceError(EnrootError):
