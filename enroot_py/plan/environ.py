@@ -1,4 +1,4 @@
-"""Environment files (`/etc/environment`, `environ.d/*.env`, what hooks append to) and `--env`. Pure.
+"""Environment files (`/etc/environment`, `environ.d`, what hooks append to) and `--env`. Pure.
 
 One variable a line, `NAME=value`; blanks before it, comments and lines of any other form are
 skipped, and so are ENROOT_ names, which are reserved. A pair of quotes around the whole value is
