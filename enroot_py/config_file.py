@@ -1,8 +1,9 @@
 """Read `enroot.conf`-style text: `KEY value` lines whose values follow shell rules.
 
-Pure but for one case: a value that holds `$(command)` or backquotes is handed to bash, as the
-original does. Everything else (quotes, `$VAR`, `${VAR:-word}`, `~`, comments) is expanded here, so
-that reading the usual configuration starts no process. Not for environment files or fstab.
+Pure but for one case: a value that holds `$(command)`, or another expansion than the usual ones, is
+handed to bash, as the original does with every value. Quotes, `$VAR`, `${VAR:-word}`, `~` and
+comments are expanded here, so that reading a plain configuration starts no process. File names are
+not expanded: `*` stands for itself. Not for environment files or fstab.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ _NAME_START = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_")
 _NAME = _NAME_START | frozenset("0123456789")
 # Outside quotes these would end the command in a shell; a configuration value has no use for them.
 _OPERATORS = frozenset(";|&<>()")
+_SPECIAL_PARAMETERS = frozenset("0123456789@*#?$!-")
 
 
 def parse_config(text: str) -> list[tuple[str, str]]:
@@ -40,8 +42,17 @@ def parse_config(text: str) -> list[tuple[str, str]]:
         rest = stripped[end:].lstrip(" \t")
         if rest.startswith("="):
             rest = rest[1:].lstrip(" \t")
-        pairs.append((stripped[:end], rest))
+        pairs.append((stripped[:end], _without_delimiter(rest)))
     return pairs
+
+
+def _without_delimiter(value: str) -> str:
+    # Parity: bash's `read` drops a `=` behind the value if the value has no other delimiter.
+    if value.endswith("="):
+        field = value[:-1].rstrip(" \t")
+        if not set(field) & set(" \t="):
+            return field
+    return value
 
 
 def accepts_key(key: str) -> bool:
@@ -64,31 +75,58 @@ def accepts_key(key: str) -> bool:
     )
 
 
+def parse_directives(text: str) -> list[tuple[str, str]]:
+    """Return the `#ENROOT_…` lines of a container configuration as `(key, raw value)` pairs.
+
+    Source: enroot 4.1.2 enroot.in, enroot::start() and enroot::batch(), their sed command.
+    """
+    lines = []
+    for line in text.split("\n"):
+        if line.startswith("#") and line[1:].lstrip(" \t\v\f\r").startswith("ENROOT_"):
+            lines.append(line[1:].lstrip(" \t\v\f\r"))
+    return parse_config("\n".join(lines))
+
+
 def expand_value(raw: str, environ: Mapping[str, str], *, origin: str) -> str:
     """Expand a raw value as `echo VALUE` in a shell would, without a shell where possible.
 
     Args:
         raw: the value as written.
         environ: variables that `$NAME` refers to; an unset one is empty.
-        origin: file name for messages.
+        origin: where the value stands, for messages; they never show the value, which may hold a
+            password.
 
     Raises:
-        SettingsError: if quotes do not match, or an operator stands outside quotes.
+        SettingsError: if quotes do not match, an operator stands outside quotes, or bash fails.
     """
-    if "$(" in raw or "`" in raw:
-        return _expand_with_bash(raw, environ, origin)
-    return " ".join(_Words(raw, environ, origin).split())
+    if "$(" not in raw and "`" not in raw:
+        try:
+            return " ".join(_Words(raw, environ, origin).split())
+        except _NeedsBash:
+            pass
+    return _expand_with_bash(raw, environ, origin)
+
+
+class _NeedsBash(Exception):
+    """An expansion that is valid and rare."""
 
 
 def _expand_with_bash(raw: str, environ: Mapping[str, str], origin: str) -> str:
     import subprocess
 
-    command = ["bash", "--norc", "-c", 'eval "echo $1"', "bash", raw]
+    # `set --` after the value has been taken: its own $1 is nothing, not the value itself.
+    script = 'value=$1; set --; eval "echo $value"'
     try:
-        done = subprocess.run(command, env=dict(environ), stdout=subprocess.PIPE, check=True)
+        done = subprocess.run(
+            ["bash", "--norc", "-c", script, "bash", raw],
+            env=dict(environ),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            check=True,
+        )
     except (OSError, subprocess.CalledProcessError) as error:
         raise SettingsError(
-            f"Cannot evaluate the value {raw!r} in {origin}",
+            f"Cannot evaluate {origin}",
             hint="a value with $(command) needs bash, and the command must succeed",
         ) from error
     return os.fsdecode(done.stdout).rstrip("\n")
@@ -107,9 +145,11 @@ class _Words:
         raw = self.raw
         while self.at < len(raw):
             character = raw[self.at]
-            if character in " \t":
+            # A word begins after a blank as written, even where an empty expansion stands before.
+            first = self.at == 0 or (raw[self.at - 1] in " \t\n" and self.word is None)
+            if character in " \t\n":
                 self.end_word()
-            elif character == "#" and self.word is None:
+            elif character == "#" and first:
                 break
             elif character == "'":
                 self.append(self.until("'"))
@@ -117,17 +157,18 @@ class _Words:
                 self.double_quoted()
             elif character == "\\":
                 self.at += 1
-                self.append(raw[self.at : self.at + 1])
+                self.append(raw[self.at : self.at + 1] or "\\")
             elif character == "$":
                 self.unquoted_variable()
                 continue
-            elif character == "~" and self.word is None:
+            elif character == "~" and first:
                 self.home()
                 continue
+            elif character == "{":
+                raise _NeedsBash  # {a,b}: rare enough
             elif character in _OPERATORS:
                 raise SettingsError(
-                    f"Invalid value in {self.origin}: {raw}",
-                    hint=f"put quotes around the {character!r}",
+                    f"Invalid value of {self.origin}", hint=f"put quotes around the {character!r}"
                 )
             else:
                 self.append(character)
@@ -146,7 +187,7 @@ class _Words:
     def until(self, quote: str) -> str:
         end = self.raw.find(quote, self.at + 1)
         if end < 0:
-            raise SettingsError(f"Unmatched {quote} in {self.origin}: {self.raw}")
+            raise SettingsError(f"Unmatched {quote} in {self.origin}")
         text = self.raw[self.at + 1 : end]
         self.at = end
         return text
@@ -157,7 +198,7 @@ class _Words:
         while self.at < len(self.raw) and self.raw[self.at] != '"':
             character = self.raw[self.at]
             if character == "$":
-                self.append(self.variable())
+                self.append(self.variable(quoted=True))
                 continue
             if character == "\\" and self.raw[self.at + 1 : self.at + 2] in ("$", '"', "\\", "`"):
                 self.at += 1
@@ -165,76 +206,75 @@ class _Words:
             self.append(character)
             self.at += 1
         if self.at >= len(self.raw):
-            raise SettingsError(f'Unmatched " in {self.origin}: {self.raw}')
+            raise SettingsError(f'Unmatched " in {self.origin}')
 
     def unquoted_variable(self) -> None:
         # An unquoted expansion is split at blanks again; its outer pieces join their neighbours.
-        value = self.variable()
-        pieces = value.split()
-        if value[:1].isspace():
+        value = self.variable(quoted=False)
+        if value[:1] in (" ", "\t", "\n"):
             self.end_word()
-        for index, piece in enumerate(pieces):
+        pieces = value.replace("\t", " ").replace("\n", " ").split(" ")
+        for index, piece in enumerate(piece for piece in pieces if piece):
             if index:
                 self.end_word()
             self.append(piece)
-        if pieces and value[-1:].isspace():
+        if value[-1:] in (" ", "\t", "\n"):
             self.end_word()
 
-    def variable(self) -> str:
+    def variable(self, *, quoted: bool) -> str:
         """Expand the `$…` at the current position and move behind it."""
         self.at += 1
-        if self.raw[self.at : self.at + 1] == "{":
-            return self.braced()
+        following = self.raw[self.at : self.at + 1]
+        if following == "{":
+            return self.braced(quoted=quoted)
+        if following in _SPECIAL_PARAMETERS or (following in ("'", '"') and not quoted):
+            raise _NeedsBash
         end = self.at
-        if self.raw[end : end + 1] in _NAME_START:
+        if following in _NAME_START:
             while end < len(self.raw) and self.raw[end] in _NAME:
                 end += 1
         name, self.at = self.raw[self.at : end], end
         return self.environ.get(name, "") if name else "$"
 
-    def braced(self) -> str:
-        end = _matching_brace(self.raw, self.at)
+    def braced(self, *, quoted: bool) -> str:
+        end = self.raw.find("}", self.at)
         body = self.raw[self.at + 1 : end]
         cut = 0
         while cut < len(body) and body[cut] in _NAME:
             cut += 1
-        name, operator = body[:cut], body[cut:]
-        if end < 0 or not name or not operator.startswith(("", ":-", "-")):
-            raise SettingsError(f"Invalid expansion in {self.origin}: {self.raw}")
+        name, rest = body[:cut], body[cut:]
+        operator = ":-" if rest.startswith(":-") else rest[:1]
+        word = rest[len(operator) :]
+        # In the word of an expansion, quotes and blanks mean different things inside and outside
+        # double quotes; only a plain word means the same.
+        if end < 0 or not cut or operator not in ("", "-", ":-") or set(word) & set("'\"\\ \t~{"):
+            raise _NeedsBash
         self.at = end + 1
-        value = self.environ.get(name)
-        if not operator:
-            return value or ""
-        if operator.startswith(":-"):
-            return value or expand_value(operator[2:], self.environ, origin=self.origin)
-        if operator.startswith("-"):
-            if value is not None:
-                return value
-            return expand_value(operator[1:], self.environ, origin=self.origin)
-        raise SettingsError(
-            f"Unsupported expansion ${{{body}}} in {self.origin}",
-            hint="use $NAME, ${NAME}, ${NAME:-word} or ${NAME-word}",
-        )
+        value = self.environ.get(name, "")
+        if not operator or value or (operator == "-" and name in self.environ):
+            return value
+        return _Words(word, self.environ, self.origin).plain()
+
+    def plain(self) -> str:
+        """Expand a word that holds nothing but text and `$NAME`, without splitting it."""
+        text = ""
+        while self.at < len(self.raw):
+            if self.raw[self.at] == "$":
+                text += self.variable(quoted=True)
+            else:
+                text += self.raw[self.at]
+                self.at += 1
+        return text
 
     def home(self) -> None:
         end = self.at + 1
-        while end < len(self.raw) and self.raw[end] not in "/ \t":
+        while end < len(self.raw) and self.raw[end] not in "/ \t\n":
             end += 1
         user = self.raw[self.at + 1 : end]
+        if set(user) & set("$'\"\\{:"):
+            raise _NeedsBash
         self.append(home_folder(self.environ) if not user else os.path.expanduser("~" + user))
         self.at = end
-
-
-def _matching_brace(text: str, start: int) -> int:
-    depth = 0
-    for index in range(start, len(text)):
-        if text[index] == "{":
-            depth += 1
-        elif text[index] == "}":
-            depth -= 1
-            if not depth:
-                return index
-    return -1
 
 
 def home_folder(environ: Mapping[str, str]) -> str:

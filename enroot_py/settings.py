@@ -8,7 +8,7 @@ Precedence, strongest first (a table in tests/test_settings.py holds it):
 4. built-in defaults.
 
 A boolean is on when its variable is set to anything but empty, n, no, f or false (in the spellings
-of `_FALSE`): "0" is on, as in the original.
+of `_FALSE`): "0" is on, as in the original. Sizes may end in K, M, G or T.
 
 Source: enroot 4.1.2 enroot.in, the CONFIG section.
 """
@@ -30,7 +30,8 @@ else:
 VERSION = "4.1.2"
 """The version of NVIDIA's Enroot whose behaviour this package has; `enroot version` prints it."""
 
-_FALSE = frozenset({"", "n", "no", "N", "No", "NO", "nO", "f", "F", "false", "False", "FALSE"})
+_FALSE = frozenset({"", "n", "no", "N", "No", "NO", "f", "F", "false", "False", "FALSE"})
+_UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _DEFAULT_SYSCONF = "/etc/enroot"
 
 
@@ -39,7 +40,8 @@ class Settings(NamedTuple):
 
     Paths are absolute host paths and need not exist. Times are seconds, 0 for no limit; sizes are
     bytes, 0 for no limit. `environment` is the process environment as hooks get it: everything
-    inherited, what the configuration files set, and every ENROOT_* path.
+    inherited, what the configuration files set, every ENROOT_* setting that has a default and
+    ENROOT_VERSION; no ENROOT_* variable that means "off".
     """
 
     library_path: str
@@ -104,13 +106,35 @@ def load_settings(
     sysconf = merged.get("ENROOT_SYSCONF_PATH") or _DEFAULT_SYSCONF
     for path in _config_files(os.path.join(sysconf, "enroot.conf")):
         _merge(merged, _read_config(path), origin=path, override=False)
-    _merge(merged, directives, origin="container configuration", override=True)
     for key, value in _defaults(merged):
         if not merged.get(key):
             merged[key] = value
+    # After the defaults: a directive may refer to them, and an empty one switches them off.
+    _merge(merged, directives, origin="the container configuration", override=True)
     for key in [key for key in merged if key.startswith("ENROOT_") and merged[key] in _FALSE]:
         del merged[key]
+    merged["ENROOT_VERSION"] = VERSION
     return _build(merged)
+
+
+def config_files(settings: Settings) -> list[str]:
+    """Return the configuration files in the order in which they are read; some may be missing."""
+    return _config_files(settings.config_file)
+
+
+def parse_size(text: str) -> int:
+    """Return a number of bytes: digits, with a fraction or one of K, M, G, T (powers of 1024).
+
+    Raises:
+        ValueError: if it is none.
+    """
+    number, unit = text.strip(), 1
+    if number[-1:].upper() in _UNITS:
+        number, unit = number[:-1], _UNITS[number[-1].upper()]
+    size = float(number) * unit
+    if not 0 <= size < 2**63:
+        raise ValueError(text)
+    return int(size)
 
 
 def package_share_path() -> str:
@@ -128,7 +152,11 @@ def _config_files(path: str) -> list[str]:
         names = sorted(os.listdir(path + ".d"))
     except OSError:
         return files
-    return files + [os.path.join(path + ".d", name) for name in names if name.endswith(".conf")]
+    return files + [os.path.join(path + ".d", name) for name in names if _is_drop_in(name)]
+
+
+def _is_drop_in(name: str) -> bool:
+    return name.endswith(".conf") and not name.startswith(".")
 
 
 def _read_config(path: str) -> list[tuple[str, str]]:
@@ -146,7 +174,7 @@ def _merge(
 ) -> None:
     for key, raw in pairs:
         if accepts_key(key) and (override or not merged.get(key)):
-            merged[key] = expand_value(raw, merged, origin=origin)
+            merged[key] = expand_value(raw, merged, origin=f"{key} in {origin}")
 
 
 def _defaults(merged: Mapping[str, str]) -> list[tuple[str, str]]:
@@ -196,61 +224,82 @@ def _default_runtime_path(merged: Mapping[str, str], temp: str) -> str:
     return f"{temp}/enroot-{uid}"
 
 
-def _build(merged: dict[str, str]) -> Settings:
-    def flag(name: str) -> bool:
-        return "ENROOT_" + name in merged
+class _Values:
+    """The merged environment, read as the types that settings have."""
 
-    def number(name: str) -> float:
-        text = merged.get("ENROOT_" + name)
+    def __init__(self, merged: Mapping[str, str]) -> None:
+        self._merged = merged
+
+    def text(self, name: str) -> str:
+        return self._merged.get("ENROOT_" + name, "")
+
+    def flag(self, name: str) -> bool:
+        return "ENROOT_" + name in self._merged
+
+    def path(self, name: str) -> str:
+        path = self.text(name + "_PATH")
+        if not path:
+            raise self._invalid(name + "_PATH", "expected the path of a folder")
+        return os.path.abspath(path)
+
+    def number(self, name: str) -> float:
+        text = self.text(name)
         try:
-            value = float(text) if text else 0.0
+            value = float(text or 0)
         except ValueError:
             value = -1.0
         if not 0 <= value < 2**53:
-            raise SettingsError(
-                f"Invalid value for ENROOT_{name}: {text}", hint="expected a number, 0 or more"
-            )
+            raise self._invalid(name, "expected a number, 0 or more")
         return value
 
-    def path(name: str) -> str:
-        key = f"ENROOT_{name}_PATH"
-        if key not in merged:
-            raise SettingsError(f"Invalid value for {key}", hint="expected the path of a folder")
-        return os.path.abspath(merged[key])
+    def count(self, name: str) -> int:
+        return int(self.number(name))
 
+    def size(self, name: str) -> int:
+        try:
+            return parse_size(self.text(name) or "0")
+        except ValueError:
+            raise self._invalid(name, "expected a number of bytes, or one like 50G") from None
+
+    def _invalid(self, name: str, hint: str) -> SettingsError:
+        return SettingsError(f"Invalid value of ENROOT_{name}: {self.text(name)!r}", hint=hint)
+
+
+def _build(merged: dict[str, str]) -> Settings:
+    values = _Values(merged)
     return Settings(
-        library_path=path("LIBRARY"),
-        sysconf_path=path("SYSCONF"),
-        runtime_path=path("RUNTIME"),
-        config_path=path("CONFIG"),
-        cache_path=path("CACHE"),
-        data_path=path("DATA"),
-        temp_path=path("TEMP"),
-        squash_options=merged.get("ENROOT_SQUASH_OPTIONS", ""),
-        max_processors=int(number("MAX_PROCESSORS")) or len(os.sched_getaffinity(0)),
-        max_connections=int(number("MAX_CONNECTIONS")),
-        connect_timeout=number("CONNECT_TIMEOUT"),
-        transfer_timeout=number("TRANSFER_TIMEOUT"),
-        transfer_retries=int(number("TRANSFER_RETRIES")),
-        hook_timeout=number("HOOK_TIMEOUT"),
-        max_image_size=int(number("MAX_IMAGE_SIZE")),
-        max_image_entries=int(number("MAX_IMAGE_ENTRIES")),
-        cache_limit=int(number("CACHE_LIMIT")),
-        mirrors=merged.get("ENROOT_MIRRORS", ""),
-        login_shell=flag("LOGIN_SHELL"),
-        allow_superuser=flag("ALLOW_SUPERUSER"),
-        allow_http=flag("ALLOW_HTTP"),
-        rootfs_writable=flag("ROOTFS_WRITABLE"),
-        native_overlayfs=flag("NATIVE_OVERLAYFS"),
-        remap_root=flag("REMAP_ROOT"),
-        unshare_pid=flag("UNSHARE_PID"),
-        unshare_net=flag("UNSHARE_NET"),
-        unshare_ipc=flag("UNSHARE_IPC"),
-        unshare_uts=flag("UNSHARE_UTS"),
-        mount_home=flag("MOUNT_HOME"),
-        restrict_dev=flag("RESTRICT_DEV"),
-        bundle_all=flag("BUNDLE_ALL"),
-        bundle_checksum=flag("BUNDLE_CHECKSUM"),
-        force_override=flag("FORCE_OVERRIDE"),
+        library_path=values.path("LIBRARY"),
+        sysconf_path=values.path("SYSCONF"),
+        runtime_path=values.path("RUNTIME"),
+        config_path=values.path("CONFIG"),
+        cache_path=values.path("CACHE"),
+        data_path=values.path("DATA"),
+        temp_path=values.path("TEMP"),
+        squash_options=values.text("SQUASH_OPTIONS"),
+        max_processors=values.count("MAX_PROCESSORS") or len(os.sched_getaffinity(0)),
+        max_connections=values.count("MAX_CONNECTIONS"),
+        connect_timeout=values.number("CONNECT_TIMEOUT"),
+        transfer_timeout=values.number("TRANSFER_TIMEOUT"),
+        transfer_retries=values.count("TRANSFER_RETRIES"),
+        hook_timeout=values.number("HOOK_TIMEOUT"),
+        max_image_size=values.size("MAX_IMAGE_SIZE"),
+        max_image_entries=values.count("MAX_IMAGE_ENTRIES"),
+        cache_limit=values.size("CACHE_LIMIT"),
+        mirrors=values.text("MIRRORS"),
+        login_shell=values.flag("LOGIN_SHELL"),
+        allow_superuser=values.flag("ALLOW_SUPERUSER"),
+        allow_http=values.flag("ALLOW_HTTP"),
+        rootfs_writable=values.flag("ROOTFS_WRITABLE"),
+        native_overlayfs=values.flag("NATIVE_OVERLAYFS"),
+        remap_root=values.flag("REMAP_ROOT"),
+        unshare_pid=values.flag("UNSHARE_PID"),
+        unshare_net=values.flag("UNSHARE_NET"),
+        unshare_ipc=values.flag("UNSHARE_IPC"),
+        unshare_uts=values.flag("UNSHARE_UTS"),
+        mount_home=values.flag("MOUNT_HOME"),
+        restrict_dev=values.flag("RESTRICT_DEV"),
+        bundle_all=values.flag("BUNDLE_ALL"),
+        bundle_checksum=values.flag("BUNDLE_CHECKSUM"),
+        force_override=values.flag("FORCE_OVERRIDE"),
         environment=merged,
     )

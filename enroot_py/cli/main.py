@@ -1,0 +1,104 @@
+"""The `enroot` command: find the command, run it, and turn errors into a line and an exit status.
+
+The only place that catches. Commands that programs start in a loop are dispatched straight from the
+table; whatever needs a usage text or is not in a hurry goes through click (`application.py`).
+
+Exit statuses: 0 done; 1 an error; 126 and 127 a container's command that cannot be run; 130
+interrupted; 141 nobody reads the output any more.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from enroot_py import log
+from enroot_py.cli.parse import CommandLineError, HelpWanted, find_command, parse
+from enroot_py.errors import EnrootError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from enroot_py.cli.parse import Arguments
+    from enroot_py.cli.table import Command
+
+INTERRUPTED, BROKEN_PIPE = 130, 141
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run one command line and return its exit status; never raises an EnrootError.
+
+    Args:
+        words: the words after the program's name; those of the process if None.
+    """
+    log.set_sink(_show)
+    try:
+        status = _dispatch(sys.argv[1:] if words is None else words)
+        sys.stdout.flush()
+        return status
+    except EnrootError as error:
+        return _report(error)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Python flushes stdout once more on its way out; give it something that takes the bytes.
+        os.dup2(os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC), 1)
+        return BROKEN_PIPE
+    except OSError as error:
+        from enroot_py.cli.system_errors import explain
+
+        return _report(explain(error))
+
+
+def run_command(command: Command, arguments: Arguments) -> int:
+    """Run a command's handler and return its exit status."""
+    module_name, _, function = command.handler.partition(":")
+    # `__import__` returns the module itself when it is given a list of names to look for in it.
+    module = __import__(module_name, fromlist=[function])
+    handler: Callable[[Arguments], int] = getattr(module, function)
+    return handler(arguments)
+
+
+def _dispatch(words: Sequence[str]) -> int:
+    try:
+        command, rest = find_command(words)
+        arguments = parse(command, rest) if command.direct else None
+    except (HelpWanted, CommandLineError):
+        arguments = None  # click finds the same once more, and has the usage text for it
+    if arguments is None:
+        from enroot_py.cli.application import read_command_line
+
+        parsed = read_command_line(words)
+        if parsed is None:
+            return 0
+        command, arguments = parsed
+    return run_command(command, arguments)
+
+
+def _report(error: EnrootError) -> int:
+    log.error(str(error))
+    if error.hint:
+        _write(f"        {log.printable(error.hint)}\n")
+    return error.exit_code
+
+
+def _show(level: str, text: str) -> None:
+    _write(log.format_line(level, text, colour=_wants_colour()) + "\n")
+
+
+def _write(text: str) -> None:
+    if sys.stderr is None:
+        return
+    try:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+    except OSError:
+        pass  # nowhere left to say it: the exit status has to do
+
+
+def _wants_colour() -> bool:
+    environ = os.environ
+    if environ.get("NO_COLOR") or environ.get("TERM", "dumb") == "dumb":
+        return False
+    return sys.stderr is not None and sys.stderr.isatty()
