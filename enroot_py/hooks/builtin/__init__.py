@@ -1,0 +1,1 @@
+"""The built-in hooks: one module each, a function `run(context) -> Edits`."""

@@ -1,0 +1,76 @@
+"""Run the hooks of a start, built in or executed, and collect what they answer."""
+
+from __future__ import annotations
+
+from enroot_py.hooks.answers import Answers
+from enroot_py.hooks.context import Edits
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from enroot_py.hooks.conf_script import ConfScript
+    from enroot_py.hooks.context import HookContext
+    from enroot_py.hooks.find import Hook
+
+_PACKAGE = "enroot_py.hooks.builtin."
+
+
+def run_hooks(
+    context: HookContext, hooks: Iterable[Hook], script: ConfScript | None = None
+) -> Edits:
+    """Run `hooks` in order, then the `hooks` function of a configuration script.
+
+    Args:
+        context: the container; its `environ` is not changed.
+        hooks: what `find_hooks` returned, before the namespaces were entered.
+        script: the script given by `--conf`, or None.
+
+    Returns:
+        The mounts that hooks asked for, and the container's whole environment.
+
+    Raises:
+        HookError: naming the hook that failed.
+    """
+    answers = Answers(context)
+    environ: dict[str, str] = {}
+    for hook in hooks:
+        if hook.builtin:
+            if is_wanted(context, hook.builtin, answers.environ):
+                answers.add(run_builtin(context._replace(environ=answers.environ), hook.builtin))
+            continue
+        from enroot_py.hooks.execute import hook_environment, run_program
+
+        environ = environ or hook_environment(context)
+        answers.write()
+        run_program(hook.path, environ, timeout=context.settings.hook_timeout)
+        answers.read(hook.path)
+    if script is not None:
+        script.run_function("hooks", answers)
+    return Edits(answers.mounts, tuple(answers.environ.items()))
+
+
+def is_wanted(context: HookContext, name: str, environ: dict[str, str]) -> bool:
+    """Tell whether a built-in hook has anything to do, without importing it."""
+    settings, host = context.settings, context.settings.environment
+    if name == "devices":
+        return settings.restrict_dev or settings.unshare_ipc
+    if name == "home":
+        return settings.mount_home
+    if name == "aptfix":
+        return settings.remap_root
+    if name in ("slurm-pmi", "slurm-pytorch"):
+        return "SLURM_JOB_ID" in host
+    if name in ("mellanox", "sharp"):
+        return "MELLANOX_VISIBLE_DEVICES" in host or "MELLANOX_VISIBLE_DEVICES" in environ
+    if name in ("nvidia", "mig-config"):
+        asked = bool(context.gpus or context.devices)
+        return asked or "NVIDIA_VISIBLE_DEVICES" in host or "NVIDIA_VISIBLE_DEVICES" in environ
+    return True
+
+
+def run_builtin(context: HookContext, name: str) -> Edits:
+    """Run one built-in hook, importing it. Raises HookError if it fails."""
+    module = __import__(_PACKAGE + name.replace("-", "_"), fromlist=("run",))
+    run: Callable[[HookContext], Edits] = module.run
+    return run(context)
