@@ -5,7 +5,7 @@ does, and `rc` is the command script. One bash reads the file inside the contain
 runs the functions one after another, so that they share variables. This is the one place where the
 start story needs bash.
 
-Not for the `#ENROOT_…` directives' meaning: `read_directives` finds them, `load_settings` takes them.
+`read_directives` finds the `#ENROOT_…` lines; what they mean is for `load_settings`.
 """
 
 from __future__ import annotations

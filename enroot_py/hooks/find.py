@@ -45,7 +45,7 @@ BUILTINS = (
 """Every built-in hook; those of the second line are on only where a `hooks.d` has them."""
 
 SUFFIX = ".sh"
-STUB = "#!/bin/sh\n# A hook that is built in: `enroot start` runs it without this file.\nexec enroot-hook "
+STUB = "#!/bin/sh\n# Built in: `enroot start` does not execute this file.\nexec enroot-hook "
 """What our own `hooks.d` files hold, up to the built-in hook's name and a line feed."""
 
 
