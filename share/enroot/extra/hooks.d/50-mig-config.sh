@@ -1,0 +1,3 @@
+#!/bin/sh
+# Built in: `enroot start` does not execute this file.
+exec enroot-hook mig-config
