@@ -122,7 +122,7 @@ common::envsubst() {
             head=${BASH_REMATCH[1]} name=${BASH_REMATCH[3]} line=${BASH_REMATCH[4]}
             printf "%s" "${head}"
             if [[ "$(declare -p "${name}" 2> /dev/null)" =~ ^declare\ -[A-Za-z]*x ]]; then
-                printf "%s" "${!name}"
+                printf "%s" "${!name-}"
             fi
         done
         printf "%s\n" "${line}"
