@@ -14,7 +14,28 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Protocol
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What the layers of one image may bring at most; 0 means any number.
+
+    Attributes:
+        max_bytes: bytes of all archives together, uncompressed.
+        max_entries: entries of all archives together.
+        max_ratio: how many bytes one byte of a layer may expand to, once it came to `ratio_floor`.
+        ratio_floor: bytes of one layer below which its ratio is of no interest.
+        max_sparse_bytes: apparent sizes of all sparse files together; a lastlog of a machine with
+            large user numbers has more than a tebibyte.
+    """
+
+    max_bytes: int = 0
+    max_entries: int = 5_000_000
+    max_ratio: int = 250
+    ratio_floor: int = 2 << 30
+    max_sparse_bytes: int = 4 << 40
 
 
 class ByteSource(Protocol):
@@ -99,6 +120,19 @@ def new_directory(*, mode: int = 0o755, mtime: int = 0, implied: bool = False) -
     node = Node(stat.S_IFDIR, mode, mtime=mtime)
     node.implied = implied
     return node
+
+
+def widened_mode(node: Node) -> int:
+    """Return the permission bits with which an ordinary user keeps a file that he extracts.
+
+    Owners can read everything, search and change directories, and execute what anybody may
+    execute; group, other and special bits stay as they are.
+
+    Source: enroot 4.1.2 src/common.sh, common::fixperms.
+    """
+    if node.kind == stat.S_IFDIR:
+        return node.mode | 0o700
+    return node.mode | (0o500 if node.mode & 0o111 else 0o400)
 
 
 def walk(root: Node) -> Iterator[tuple[bytes, Node]]:
