@@ -16,6 +16,7 @@ from enroot_py.config_file import parse_config
 from enroot_py.errors import HookError, NotFoundError, UsageError
 from enroot_py.hooks.answers import Answers
 from enroot_py.hooks.execute import (
+    IGNORED_SIGNALS,
     TIMED_OUT,
     describe_status,
     hook_environment,
@@ -180,7 +181,7 @@ class ConfScript:
             ["bash", "--norc", "-c", _DRIVER, self.path, *arguments],
             hook_environment(self._context),
             file_actions=[(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)],
-            setsigdef=[13, 25],  # SIGPIPE and SIGXFSZ, which the interpreter ignores
+            setsigdef=IGNORED_SIGNALS,
         )
 
     def _request(self, name: str) -> None:

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
     from enroot_py.hooks.context import HookContext
 
-_SIGKILL, _SIGPIPE, _SIGCONT, _SIGSTOP, _SIGXFSZ = 9, 13, 18, 19, 25
+_SIGKILL, _SIGSTOP = 9, 19
+IGNORED_SIGNALS = (13, 25)
+"""SIGPIPE and SIGXFSZ: the interpreter ignores them; children get what a shell would give them."""
 _FLAGS = (
     "remap_root",
     "rootfs_writable",
@@ -34,6 +36,7 @@ _FLAGS = (
 # Set by whoever started us, this would run in every bash hook before the hook's first line.
 _NOT_FOR_HOOKS = ("BASH_ENV", "ENV", "ENROOT_NSENTER_PID")
 TIMED_OUT = -1
+"""The status of a program that was killed for taking too long."""
 
 
 def hook_environment(context: HookContext) -> dict[str, str]:
@@ -109,6 +112,28 @@ def run_program(path: str, environ: Mapping[str, str], *, timeout: float) -> Non
     raise HookError(f"The hook {path} failed: {describe_status(status)}", path=path, status=status)
 
 
+def read_program(argv: list[str], environ: Mapping[str, str], output: str, timeout: float) -> str:
+    """Run a program of the host and return its standard output; "" if it is missing or fails.
+
+    Args:
+        argv: the program's name, looked up in PATH, and its arguments.
+        output: path of a file that may be overwritten.
+        timeout: seconds, 0 for no limit.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+    actions = [(os.POSIX_SPAWN_OPEN, 1, output, flags, 0o600)]
+    try:
+        pid = os.posix_spawnp(
+            argv[0], argv, environ, file_actions=actions, setsigdef=IGNORED_SIGNALS
+        )
+    except OSError:
+        return ""
+    if wait_for(pid, timeout) != 0:
+        return ""
+    with open(output, encoding="utf-8", errors="replace") as file:
+        return file.read(1 << 20)
+
+
 def describe_status(status: int) -> str:
     """Say how a process ended: `status` is as a shell reports it."""
     if status > 128:
@@ -118,16 +143,18 @@ def describe_status(status: int) -> str:
 
 def _spawn(argv: list[str], environ: Mapping[str, str]) -> int:
     actions = [(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)]
-    # The interpreter ignores these two signals; hooks are to have what a shell would give them.
-    default = [_SIGPIPE, _SIGXFSZ]
     try:
-        return os.posix_spawn(argv[0], argv, environ, file_actions=actions, setsigdef=default)
+        return os.posix_spawn(
+            argv[0], argv, environ, file_actions=actions, setsigdef=IGNORED_SIGNALS
+        )
     except OSError as error:
         if error.errno != errno.ENOEXEC:
             raise
     # A script without "#!": a shell would run it itself.
     shell = ["bash", *argv]
-    return os.posix_spawnp(shell[0], shell, environ, file_actions=actions, setsigdef=default)
+    return os.posix_spawnp(
+        shell[0], shell, environ, file_actions=actions, setsigdef=IGNORED_SIGNALS
+    )
 
 
 def wait_for(pid: int, timeout: float) -> int:
