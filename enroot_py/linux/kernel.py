@@ -32,6 +32,16 @@ CLONE_NEWNET = 0x40000000
 # <sys/mount.h>; the flags of mount(2) are in plan/mount_options.py
 MNT_DETACH = 2
 
+# <linux/mount.h>, <fcntl.h>
+OPEN_TREE_CLONE = 1
+OPEN_TREE_CLOEXEC = 0o2000000
+AT_RECURSIVE = 0x8000
+AT_EMPTY_PATH = 0x1000
+MOUNT_ATTR_RDONLY = 1
+MOUNT_ATTR_NOSUID = 2
+MOUNT_ATTR_NODEV = 4
+MOUNT_ATTR_NOEXEC = 8
+
 # <linux/prctl.h>
 PR_SET_PDEATHSIG = 1
 PR_CAPBSET_DROP = 24
@@ -43,6 +53,10 @@ PR_CAP_AMBIENT_RAISE = 2
 CLOSE_RANGE_CLOEXEC = 4
 
 _CAPABILITY_VERSION_3 = 0x20080522
+# The same on every architecture.
+_OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442
+_AT_FDCWD = -100
+_MOVE_MOUNT_F_EMPTY_PATH, _MOVE_MOUNT_T_EMPTY_PATH = 4, 0x40
 _SECCOMP_SET_MODE_FILTER = 1
 _SECCOMP_FILTER_FLAG_SPEC_ALLOW = 4
 _PR_SET_SECCOMP = 22
@@ -93,6 +107,35 @@ class Kernel:
         )
         if result < 0:
             raise KernelError("mount", ctypes.get_errno(), target)
+
+    def open_tree(self, path: str, flags: int) -> int:
+        """open_tree(2): return a descriptor of a mount, with OPEN_TREE_CLONE of a detached copy."""
+        call, at = ctypes.c_long(_OPEN_TREE), ctypes.c_long(_AT_FDCWD)
+        fd = int(self._libc.syscall(call, at, os.fsencode(path), ctypes.c_ulong(flags)))
+        if fd < 0:
+            raise KernelError("open_tree", ctypes.get_errno(), path)
+        return fd
+
+    def mount_setattr(self, fd: int, flags: int, attributes: int, propagation: int) -> None:
+        """mount_setattr(2) on the mount that `fd` stands for; sets, never clears."""
+        body = (ctypes.c_uint64 * 4)(attributes, 0, propagation, 0)
+        result = self._libc.syscall(
+            ctypes.c_long(_MOUNT_SETATTR),
+            ctypes.c_long(fd),
+            b"",
+            ctypes.c_ulong(flags | AT_EMPTY_PATH),
+            body,
+            ctypes.c_size_t(ctypes.sizeof(body)),
+        )
+        if result < 0:
+            raise KernelError("mount_setattr", ctypes.get_errno())
+
+    def move_mount(self, fd: int, target_fd: int) -> None:
+        """move_mount(2): attach the mount of `fd` on top of what `target_fd` stands for."""
+        flags = ctypes.c_ulong(_MOVE_MOUNT_F_EMPTY_PATH | _MOVE_MOUNT_T_EMPTY_PATH)
+        call, source = ctypes.c_long(_MOVE_MOUNT), ctypes.c_long(fd)
+        if self._libc.syscall(call, source, b"", ctypes.c_long(target_fd), b"", flags) < 0:
+            raise KernelError("move_mount", ctypes.get_errno())
 
     def umount(self, target: str, flags: int) -> None:
         """umount2(2)."""
