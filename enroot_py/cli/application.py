@@ -13,9 +13,9 @@ from collections.abc import Sequence
 
 import click
 
-from enroot_py.cli.descriptions import DESCRIPTIONS
 from enroot_py.cli.parse import Arguments, CommandLineError, HelpWanted, find_command, parse
 from enroot_py.cli.table import BY_NAME, COMMANDS, GROUPS, Command
+from enroot_py.cli.texts.descriptions import DESCRIPTIONS
 
 _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 

@@ -13,6 +13,7 @@ import os
 import sys
 
 from enroot_py import log
+from enroot_py.cli.output import report, write_message
 from enroot_py.cli.parse import CommandLineError, HelpWanted, find_command, parse
 from enroot_py.errors import EnrootError
 
@@ -38,7 +39,7 @@ def main(words: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return status
     except EnrootError as error:
-        return _report(error)
+        return _fail(error)
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
@@ -48,7 +49,7 @@ def main(words: Sequence[str] | None = None) -> int:
     except OSError as error:
         from enroot_py.cli.system_errors import explain
 
-        return _report(explain(error))
+        return _fail(explain(error))
 
 
 def run_command(command: Command, arguments: Arguments) -> int:
@@ -76,25 +77,13 @@ def _dispatch(words: Sequence[str]) -> int:
     return run_command(command, arguments)
 
 
-def _report(error: EnrootError) -> int:
-    log.error(str(error))
-    if error.hint:
-        _write(f"        {log.printable(error.hint)}\n")
+def _fail(error: EnrootError) -> int:
+    report(error)
     return error.exit_code
 
 
 def _show(level: str, text: str) -> None:
-    _write(log.format_line(level, text, colour=_wants_colour()) + "\n")
-
-
-def _write(text: str) -> None:
-    if sys.stderr is None:
-        return
-    try:
-        sys.stderr.write(text)
-        sys.stderr.flush()
-    except OSError:
-        pass  # nowhere left to say it: the exit status has to do
+    write_message(log.format_line(level, text, colour=_wants_colour()) + "\n")
 
 
 def _wants_colour() -> bool:

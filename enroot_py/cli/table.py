@@ -2,7 +2,7 @@
 
 The parser, the click application, the completions and the man pages are made from these rows, and
 from nothing else. This module is on the start path: it holds no code and imports nothing but
-records. Longer texts are in `descriptions.py`.
+records. Longer texts are in `texts/descriptions.py`.
 
 Source: enroot 4.1.2 enroot.in, enroot::usage() and the functions after it.
 """

@@ -1,0 +1,1 @@
+"""Texts about the commands, made from the table: usage, man pages, completions."""

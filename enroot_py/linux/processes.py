@@ -1,0 +1,162 @@
+"""What /proc says about a process: the facts that ps and lsns show, without either.
+
+A process may end between any two reads. Every function here answers None, or leaves a fact out,
+where the process is gone or another user's; none of them fails because of that.
+
+Source: proc(5); procps 4.0 output.c for the forms of STAT, STIME and ELAPSED.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NamedTuple
+else:
+    from enroot_py.record import NamedTuple
+
+
+class Process(NamedTuple):
+    """One process.
+
+    Attributes:
+        pid: as seen from here.
+        comm: the name of its main thread, at most 15 characters.
+        state: the state letter, and ps's marks behind it: "Ss+".
+        age: seconds since it was started.
+        mnt_namespace: inode number, as in `readlink /proc/PID/ns/mnt`; 0 if it cannot be read.
+        user_namespace: the same of the user namespace.
+        command: its argument vector; of a kernel thread or a zombie its name in brackets.
+    """
+
+    pid: int
+    comm: str
+    state: str
+    age: float
+    mnt_namespace: int
+    user_namespace: int
+    command: tuple[str, ...]
+
+
+def process_ids() -> list[int]:
+    """Return the ids of all processes, ascending."""
+    return sorted(int(name) for name in os.listdir("/proc") if name.isdigit())
+
+
+def namespace(pid: int | str, kind: str) -> int:
+    """Return the inode number of a process's namespace, 0 if it cannot be read.
+
+    Args:
+        pid: a process id, or "self".
+        kind: a file name in /proc/PID/ns, e.g. "mnt".
+    """
+    try:
+        link = os.readlink(f"/proc/{pid}/ns/{kind}")
+    except OSError:
+        return 0
+    return int(link[link.index("[") + 1 : -1])
+
+
+def start_time(pid: int) -> int | None:
+    """Return when a process started, in clock ticks since boot; None if it is gone."""
+    fields = _stat_fields(pid)
+    return int(fields[19]) if fields else None
+
+
+def read_process(pid: int) -> Process | None:
+    """Return the facts about a process; None if it is gone or cannot be looked at."""
+    fields = _stat_fields(pid)
+    if not fields:
+        return None
+    status = _read(f"/proc/{pid}/status")
+    comm = os.fsdecode(_read(f"/proc/{pid}/comm").rstrip(b"\n"))
+    words = _read(f"/proc/{pid}/cmdline").rstrip(b"\0")
+    command = tuple(map(os.fsdecode, words.split(b"\0"))) if words else (f"[{comm}]",)
+    if fields[0] == "Z":
+        command = (f"[{comm}]", "<defunct>")
+    ticks = os.sysconf("SC_CLK_TCK")
+    return Process(
+        pid=pid,
+        comm=comm,
+        state=_state(pid, fields, status),
+        age=max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - int(fields[19]) / ticks),
+        mnt_namespace=namespace(pid, "mnt"),
+        user_namespace=namespace(pid, "user"),
+        command=command,
+    )
+
+
+def format_started(age: float, now: float) -> str:
+    """Return when a process of that age started, as ps's STIME: a time, a day or a year.
+
+    Args:
+        age: seconds.
+        now: seconds since the epoch.
+    """
+    today, started = time.localtime(now), time.localtime(now - age)
+    if started.tm_year != today.tm_year:
+        return time.strftime("%Y", started)
+    return time.strftime("%H:%M" if started.tm_yday == today.tm_yday else "%b%d", started)
+
+
+def format_age(age: float) -> str:
+    """Return seconds as ps's ELAPSED: [[days-]hours:]minutes:seconds."""
+    minutes, seconds = divmod(int(age), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    text = f"{minutes:02}:{seconds:02}"
+    if days or hours:
+        text = f"{hours:02}:{text}"
+    return f"{days}-{text}" if days else text
+
+
+def slurm_step(pid: int) -> tuple[str, str]:
+    """Return the Slurm job and step that a process belongs to; "" for what cannot be told.
+
+    Its cgroup names them where Slurm makes one for every step; else its environment does.
+    """
+    job = step = ""
+    for part in os.fsdecode(_read(f"/proc/{pid}/cgroup")).replace("\n", "/").split("/"):
+        if part.startswith("job_") and not job:
+            job = part[len("job_") :]
+        elif part.startswith("step_") and job and not step:
+            step = part[len("step_") :]
+    if job:
+        return job, step
+    environ = dict(
+        entry.partition("=")[::2]
+        for entry in os.fsdecode(_read(f"/proc/{pid}/environ")).split("\0")
+        if entry.startswith("SLURM_")
+    )
+    return environ.get("SLURM_JOB_ID", ""), environ.get("SLURM_STEP_ID", "")
+
+
+def _stat_fields(pid: int) -> list[str]:
+    """The fields of /proc/PID/stat from the third one on; [] if the process is gone."""
+    # The second field is a name in parentheses that may hold blanks and parentheses itself.
+    return _read(f"/proc/{pid}/stat").rpartition(b")")[2].decode("ascii").split()
+
+
+def _state(pid: int, fields: list[str], status: bytes) -> str:
+    group, session, terminal_group = int(fields[2]), int(fields[3]), int(fields[5])
+    nice, threads = int(fields[16]), int(fields[17])
+    text = fields[0]
+    if nice:
+        text += "<" if nice < 0 else "N"
+    if b"VmLck:" in status and status.partition(b"VmLck:")[2].split(None, 1)[0] != b"0":
+        text += "L"
+    if session == pid:
+        text += "s"
+    if threads > 1:
+        text += "l"
+    return text + ("+" if group == terminal_group else "")
+
+
+def _read(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError:
+        return b""

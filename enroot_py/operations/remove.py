@@ -1,0 +1,44 @@
+"""Remove containers.
+
+Source: enroot 4.1.2 runtime.sh, runtime::remove().
+"""
+
+from __future__ import annotations
+
+import os
+
+from enroot_py.errors import NotFoundError
+from enroot_py.settings import Settings, load_settings
+from enroot_py.store.containers import find_container
+from enroot_py.store.removal import remove_container
+
+
+def find_removable(name: str, *, settings: Settings) -> str:
+    """Return the path of the container that `remove` would remove: an absolute host path.
+
+    Unlike `find_container`, a link in the data folder is not followed: it is what goes.
+
+    Raises:
+        InvalidNameError: if no container can have this name.
+        NotFoundError: if there is no such container; the hint lists similar names.
+    """
+    path = os.path.join(os.path.realpath(settings.data_path), name)
+    try:
+        find_container(settings, name)
+    except NotFoundError:
+        if not os.path.islink(path):  # one that leads nowhere can be removed all the same
+            raise
+    return path
+
+
+def remove(name: str, *, settings: Settings | None = None) -> None:
+    """Remove a container without asking; its name is free at once.
+
+    Raises:
+        InvalidNameError: if no container can have this name.
+        NotFoundError: if there is no such container.
+        BusyError: if processes run in it, or one is being started.
+        StoreError: if something in it cannot be removed.
+    """
+    settings = settings or load_settings()
+    remove_container(find_removable(name, settings=settings))
