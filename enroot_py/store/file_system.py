@@ -102,22 +102,6 @@ def format_size(size: int) -> str:
     return f"{value:.1f} {_UNITS[-1]}"
 
 
-def parse_size(text: str) -> int:
-    """Return the bytes that a text such as "500M", "1.5GiB" or "1024" stands for.
-
-    Units are powers of 1024 in either spelling, of any case.
-
-    Raises:
-        ValueError: if it is not a size.
-    """
-    number = text.strip().lower().removesuffix("b").removesuffix("i")
-    power = "kmgtp".find(number[-1:]) + 1 if number else 0
-    value = float(number[:-1] if power else number)
-    if not 0 <= value < 2**63:  # neither "nan" nor "inf" is a size
-        raise ValueError(text)
-    return int(value * 1024**power)
-
-
 def space_error(path: str, *, stage: str, setting: str, cause: str, needed: int = 0) -> SpaceError:
     """Return the error for a file system that is full, or too small.
 

@@ -15,7 +15,6 @@ from enroot_py.store.file_system import (
     explaining,
     find_file_system,
     format_size,
-    parse_size,
     space_error,
 )
 
@@ -29,23 +28,6 @@ from enroot_py.store.file_system import (
 )  # fmt: skip
 def test_sizes_for_people(size: int, text: str) -> None:
     assert format_size(size) == text
-
-
-@pytest.mark.parametrize(
-    ("text", "size"),
-    [
-        ("0", 0), ("1024", 1024), ("1k", 1024), ("1.5KiB", 1536), (" 10 GB ", 10 << 30),
-        ("2T", 2 << 40), ("1p", 1 << 50), ("7b", 7),
-    ],
-)  # fmt: skip
-def test_sizes_from_people(text: str, size: int) -> None:
-    assert parse_size(text) == size
-
-
-@pytest.mark.parametrize("text", ["", "x", "-1", "1X", "nan", "inf", "G", "1 2", "1e30", "1kk"])
-def test_what_is_no_size_is_refused(text: str) -> None:
-    with pytest.raises(ValueError):
-        parse_size(text)
 
 
 def test_the_file_system_of_a_path_that_is_not_there_is_its_parents(tmp_path: Path) -> None:
