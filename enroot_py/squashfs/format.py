@@ -37,8 +37,8 @@ MAX_NAME = 255
 MAX_TARGET = 4095
 """Bytes of the longest symbolic link target (PATH_MAX without the closing zero byte)."""
 
-MAX_FILE_BLOCKS = 1 << 24
-"""Blocks of the largest file that is read or written: 2 TiB with blocks of 128 KiB.
+MAX_FILE_BLOCKS = 1 << 25
+"""Blocks of the largest file that is read or written: 4 TiB with blocks of 128 KiB.
 
 A hole costs four bytes for each of its blocks, so a larger sparse file is an attack on memory.
 """
@@ -91,6 +91,8 @@ DIRECTORY_HEADER = Struct("<III")
 DIRECTORY_ENTRY = Struct("<HhHH")
 # Offset in the listing, listing block, name size less one.
 DIRECTORY_INDEX = Struct("<III")
+
+ID_ENTRY = Struct("<I")
 
 # Start, size, unused.
 FRAGMENT_ENTRY = Struct("<QII")

@@ -22,7 +22,7 @@ from enroot_py.squashfs.content import ContentWriter, write_all
 from enroot_py.squashfs.options import SquashfsOptions
 from enroot_py.squashfs.superblock import SUPERBLOCK_SIZE, Superblock
 from enroot_py.squashfs.tables import XattrTable, encode_lookup_table
-from enroot_py.squashfs.tree import TreeWriter
+from enroot_py.squashfs.tree_writer import TreeWriter
 
 _MAX_TIME = 0xFFFFFFFF
 
