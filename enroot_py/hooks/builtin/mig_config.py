@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 def run(context: HookContext) -> Edits:
     """Ask nvidia-smi about the visible GPUs; a host without it has none."""
     host = context.settings.environment
-    visible = host.get("NVIDIA_VISIBLE_DEVICES", context.environ.get("NVIDIA_VISIBLE_DEVICES", ""))
+    image = context.environ.get("NVIDIA_VISIBLE_DEVICES", "")
+    visible = context.gpus or host.get("NVIDIA_VISIBLE_DEVICES", image)
     if not names_whole_gpus(visible):
         return NO_EDITS
     command = ["nvidia-smi", "--query-gpu=mig.mode.current", "--format=csv,noheader"]
@@ -35,5 +36,6 @@ def names_whole_gpus(visible: str) -> bool:
     """Tell whether a NVIDIA_VISIBLE_DEVICES value names GPUs and no MIG device ("0:1", "MIG-…")."""
     if visible in ("", "void", "none") or "MIG-" in visible:
         return False
-    # A colon with something on both sides, wherever it stands.
-    return ":" not in visible.strip(":")
+    # Parity: a colon inside says MIG device. What is left may come from an image and goes into a
+    # command line of the host, so it must look like indices or UUIDs.
+    return visible.replace(",", "").replace("-", "").isalnum() and not visible.startswith("-")

@@ -185,14 +185,7 @@ def _install(
     context: HookContext, files: RootfsFiles, path: str, entries: list[bytes]
 ) -> tuple[Mount, ...]:
     """Write a database into the rootfs; return a mount instead where it cannot be written."""
-    try:
-        old = files.read(path, limit=_LARGEST_DATABASE)
-    except OSError as error:
-        if error.errno != errno.EFBIG:
-            raise _unusable(path, error) from error
-        raise HookError(
-            f"{path} in the container holds more than {_LARGEST_DATABASE} bytes", path="10-shadow"
-        ) from error
+    old = _read_database(files, path)
     fields = entries[0].count(b":") + 1
     new = merge_database(old or b"", entries, fields=fields)
     if new == old and files.read_link(path) is None:
@@ -204,6 +197,19 @@ def _install(
             raise _unusable(path, error) from error
         return (_stand_in(context, path, new),)
     return ()
+
+
+def _read_database(files: RootfsFiles, path: str) -> bytes | None:
+    try:
+        return files.read(path, limit=_LARGEST_DATABASE)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            return None
+        if error.errno != errno.EFBIG:
+            raise _unusable(path, error) from error
+        raise HookError(
+            f"{path} in the container holds more than {_LARGEST_DATABASE} bytes", path="10-shadow"
+        ) from error
 
 
 def _unusable(path: str, error: OSError) -> HookError:
