@@ -91,7 +91,7 @@ class _AnswerFile:
             raise HookError(
                 f"The hook {hook} left no readable {self.path}: {error.strerror}", path=hook
             ) from error
-        with open(fd, "rb") as file:
+        try:
             status = os.fstat(fd)
             if not stat.S_ISREG(status.st_mode) or status.st_size > _LARGEST_ANSWER:
                 raise HookError(
@@ -99,7 +99,10 @@ class _AnswerFile:
                 )
             if _state(status) == self.state:
                 return None
-            text = os.fsdecode(file.read())
+            with open(fd, "rb", closefd=False) as file:
+                text = os.fsdecode(file.read())
+        finally:
+            os.close(fd)
         if text == self.text:
             return None
         self.text, self.state = text, _state(status)

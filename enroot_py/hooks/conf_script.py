@@ -173,14 +173,23 @@ class ConfScript:
         return self._functions
 
     def _start(self, requests: int, replies: int) -> int:
-        arguments = [self.path, str(requests), str(replies)]
-        for fd in (requests, replies):
-            os.set_inheritable(fd, True)
+        numbers = [fd for fd in range(3, 10) if not os.path.exists(f"/proc/self/fd/{fd}")]
+        actions: list[tuple[int, int, int] | tuple[int, int, str, int, int]]
+        actions = [(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)]
+        if len(numbers) >= 2:
+            # bash keeps copies of descriptors from 10 on, which the functions' children inherit.
+            actions.append((os.POSIX_SPAWN_DUP2, requests, numbers[0]))
+            actions.append((os.POSIX_SPAWN_DUP2, replies, numbers[1]))
+        else:
+            numbers = [requests, replies]
+            for fd in numbers:
+                os.set_inheritable(fd, True)
+        arguments = [self.path, *map(str, numbers[:2])]
         return os.posix_spawnp(
             "bash",
             ["bash", "--norc", "-c", _DRIVER, self.path, *arguments],
             hook_environment(self._context),
-            file_actions=[(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)],
+            file_actions=actions,
             setsigdef=IGNORED_SIGNALS,
         )
 

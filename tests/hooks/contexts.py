@@ -79,3 +79,15 @@ def write_file(path: Path, text: str | bytes, *, mode: int = 0o644) -> Path:
     path.write_bytes(text.encode() if isinstance(text, str) else text)
     path.chmod(mode)
     return path
+
+
+def inheritable_descriptors() -> set[str]:
+    """Return the descriptors that any child gets: those that this process inherited."""
+    found = set()
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            if os.get_inheritable(int(name)):
+                found.add(name)
+        except OSError:
+            continue
+    return found
