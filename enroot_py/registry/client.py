@@ -125,8 +125,15 @@ class RegistryClient:
         if self._owns_transport:
             self._transport.close()
 
-    def get_manifest(self, platform: Platform) -> ResolvedImage:
+    def get_manifest(
+        self, platform: Platform, *, read_config: Callable[[Descriptor], bytes] | None = None
+    ) -> ResolvedImage:
         """Find the image for a platform, and fetch its manifest and config.
+
+        Args:
+            platform: what the image has to run on.
+            read_config: gives the config's bytes, for a caller who may have them already;
+                `read_blob` if None.
 
         Raises:
             NotFoundError: if there is no such image.
@@ -139,7 +146,7 @@ class RegistryClient:
         manifest = document.parsed
         assert isinstance(manifest, Manifest)
         check_image(manifest)
-        config_bytes = self.read_blob(manifest.config)
+        config_bytes = (read_config or self.read_blob)(manifest.config)
         config = parse_image_config(config_bytes)
         _check_config(config, manifest, platform, self.reference)
         return ResolvedImage(
@@ -198,8 +205,9 @@ class RegistryClient:
     ) -> None:
         """Write a blob's bytes to `target`; returns only if they are the right ones.
 
-        A broken connection is taken up where it broke. Bytes of another digest or size are fetched
-        once more and then elsewhere; `target` is told to restart.
+        A broken connection is taken up where it broke, and so is what `target` holds already. Bytes
+        of another digest or size are fetched once more and then elsewhere; `target` is told to
+        restart. A `BlobWriter` of the store is such a target.
 
         Raises:
             DigestMismatchError: if no endpoint sends the right bytes.
@@ -208,13 +216,13 @@ class RegistryClient:
             AuthenticationError, RegistryError: as ever.
         """
         report = progress or (lambda received: None)
-        started = False
+        untouched = True
 
         def fetch(repository: Repository) -> None:
-            nonlocal started
-            if started:
+            nonlocal untouched
+            if not untouched:
                 target.restart()
-            started = True
+            untouched = False
             repository.download(descriptor, target, report)
 
         try:
@@ -286,13 +294,22 @@ def _check_config(
 
 
 class _Buffer:
-    """A small blob in memory."""
+    """A small blob in memory; `download_blob` hashes it."""
+
+    hashed = False
 
     def __init__(self) -> None:
         self.data = bytearray()
+
+    @property
+    def offset(self) -> int:
+        return len(self.data)
 
     def write(self, data: bytes, /) -> None:
         self.data += data
 
     def restart(self) -> None:
         self.data.clear()
+
+    def check(self) -> None:
+        """Nothing to check: the bytes were counted and hashed on the way here."""
