@@ -29,46 +29,57 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class BlobWriter:
-    """Takes a blob's bytes as they arrive, and hashes them.
+    """Takes a blob's bytes as they arrive, counts and hashes them.
 
     Attributes:
-        offset: bytes taken so far, those of an earlier, interrupted download included: a client
-            asks its server for the rest.
+        offset: bytes taken so far.
+        hashed: `check` checks the digest too.
     """
 
-    def __init__(self, file: BinaryIO, descriptor: Descriptor) -> None:
+    def __init__(self, file: BinaryIO, descriptor: Descriptor, *, hashed: bool = True) -> None:
+        """Start with what the file has already, and continue after it.
+
+        Args:
+            file: open for reading and writing, unbuffered.
+            descriptor: what is expected.
+            hashed: check the digest here; False if whoever writes checks it himself.
+        """
         self._file = file
         self._descriptor = descriptor
-        self._hash = descriptor.digest.new_hash()
+        self._hash = descriptor.digest.new_hash() if hashed else None
+        self.hashed = hashed
         self.offset = 0
-        if os.fstat(file.fileno()).st_size > descriptor.size:
+        if not hashed or os.fstat(file.fileno()).st_size > descriptor.size:
             self.restart()
         while chunk := file.read(_CHUNK):
-            self._hash.update(chunk)
-            self.offset += len(chunk)
+            self._take(chunk)
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes, /) -> None:
         """Take the bytes that come next.
 
         Raises:
             DigestMismatchError: if there are more than the descriptor says.
         """
+        self._take(data)
+        view = memoryview(data)
+        while view:
+            view = view[self._file.write(view) :]
+
+    def _take(self, data: bytes) -> None:
         self.offset += len(data)
         if self.offset > self._descriptor.size:
             raise DigestMismatchError(
                 f"Blob {self._descriptor.digest} is longer than the {self._descriptor.size} bytes"
                 " that its manifest says"
             )
-        self._hash.update(data)
-        view = memoryview(data)
-        while view:
-            view = view[self._file.write(view) :]
+        if self._hash is not None:
+            self._hash.update(data)
 
     def restart(self) -> None:
-        """Forget every byte, for a server that cannot continue where it stopped."""
+        """Forget every byte."""
         self._file.seek(0)
         self._file.truncate()
-        self._hash = self._descriptor.digest.new_hash()
+        self._hash = self._hash and self._descriptor.digest.new_hash()
         self.offset = 0
 
     def check(self) -> None:
@@ -82,7 +93,7 @@ class BlobWriter:
                 f"Blob {self._descriptor.digest} ended after {self.offset} of"
                 f" {self._descriptor.size} bytes"
             )
-        if self._hash.hexdigest() != self._descriptor.digest.hex:
+        if self._hash is not None and self._hash.hexdigest() != self._descriptor.digest.hex:
             raise DigestMismatchError(
                 f"Blob {self._descriptor.digest} has other contents: they hash to"
                 f" {self._hash.hexdigest()}"
@@ -188,6 +199,7 @@ class BlobStore:
         descriptor: Descriptor,
         *,
         private: bool,
+        hashed: bool = True,
         cancelled: Callable[[], bool] | None = None,
     ) -> Iterator[BlobWriter | None]:
         """Take in a blob that is missing; of several processes that want to, one does.
@@ -197,6 +209,7 @@ class BlobStore:
 
         Args:
             private: it was obtained with credentials, and is not for other users.
+            hashed: check the digest; False if what writes the bytes checks it.
             cancelled: asked while another process downloads it; True ends the waiting.
 
         Yields:
@@ -217,7 +230,7 @@ class BlobStore:
                 yield None
                 return
             try:
-                writer = BlobWriter(file, descriptor)
+                writer = BlobWriter(file, descriptor, hashed=hashed)
                 yield writer
                 writer.check()
             except (OSError, DigestMismatchError):
