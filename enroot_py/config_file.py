@@ -32,8 +32,8 @@ def parse_config(text: str) -> list[tuple[str, str]]:
     Source: enroot 4.1.2 enroot.in, config::load().
     """
     pairs = []
-    for line in text.splitlines():
-        stripped = line.strip(" \t")
+    for line in text.split("\n"):
+        stripped = line.removesuffix("\r").strip(" \t")
         end = 0
         while end < len(stripped) and stripped[end] in _NAME:
             end += 1
