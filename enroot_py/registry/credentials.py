@@ -11,7 +11,6 @@ import binascii
 import json
 import os
 import re
-import stat
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -19,7 +18,12 @@ from dataclasses import dataclass, field
 from enroot_py import log
 from enroot_py.errors import AuthenticationError
 from enroot_py.image.reference import DOCKER_HUB, HUB_ALIASES
-from enroot_py.registry.netrc import find_password, read_credentials_file, run_helper
+from enroot_py.registry.netrc import (
+    find_password,
+    read_credentials_file,
+    read_small_file,
+    run_helper,
+)
 from enroot_py.settings import Settings
 
 PasswordPrompt = Callable[[str, str], str]
@@ -168,14 +172,11 @@ def _login_files(environ: Mapping[str, str]) -> list[str]:
 def _read_login_file(path: str) -> dict[str, object]:
     """Read another tool's file; what cannot be used is that tool's problem, and only warned of."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        data, found = read_small_file(path)
     except OSError:
         return {}
-    with open(fd, "rb") as file:
-        found = os.fstat(fd)
-        if not stat.S_ISREG(found.st_mode) or found.st_uid not in (os.geteuid(), 0):
-            return {}
-        data = file.read(4 << 20)
+    if found.st_uid not in (os.geteuid(), 0):
+        return {}
     try:
         document = json.loads(data)
     except (ValueError, RecursionError):

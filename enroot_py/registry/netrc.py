@@ -12,6 +12,7 @@ Source: enroot 4.1.2 src/common.sh, common::evalnetrc(), and doc/cmd/import.md; 
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import selectors
@@ -79,20 +80,33 @@ def read_credentials_file(path: str) -> CredentialsFile:
         AuthenticationError: if it is something else than a readable file of reasonable size.
     """
     try:
-        # A fifo in its place must not make this wait for ever.
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        data, found = read_small_file(path)
     except (FileNotFoundError, NotADirectoryError):
         return CredentialsFile(path, (), private=True)
     except OSError as error:
         raise AuthenticationError(f"Cannot read {path}: {error.strerror}") from error
-    with open(fd, "rb") as file:
-        found = os.fstat(fd)
-        if not stat.S_ISREG(found.st_mode) or found.st_size > MAX_FILE_SIZE:
-            raise AuthenticationError(f"Not a credentials file: {path}")
-        data = file.read(MAX_FILE_SIZE)
     _warn_about_mode(path, found)
     private = found.st_uid == os.geteuid() and not found.st_mode & 0o022
     return CredentialsFile(path, tuple(parse_netrc(data.decode("utf-8", "replace"), path)), private)
+
+
+def read_small_file(path: str) -> tuple[bytes, os.stat_result]:
+    """Read a regular file of reasonable size; waits neither for a fifo nor for a device.
+
+    Raises:
+        OSError: if it cannot be read, or is something else.
+    """
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", path)
+        if found.st_size > MAX_FILE_SIZE:
+            raise OSError(errno.EFBIG, "too large", path)
+        with open(fd, "rb", closefd=False) as file:
+            return file.read(MAX_FILE_SIZE), found
+    finally:
+        os.close(fd)
 
 
 def _warn_about_mode(path: str, found: os.stat_result) -> None:

@@ -56,12 +56,26 @@ _CONTENT_RANGE = re.compile(r"bytes (\d+)-\d*/(\d+|\*)")
 class BlobTarget(Protocol):
     """Takes a blob's bytes, in order."""
 
+    @property
+    def offset(self) -> int:
+        """Bytes that are there already; what follows them is fetched."""
+        ...
+
+    @property
+    def hashed(self) -> bool:
+        """`check` looks at the digest too; it must, if `offset` was not 0 at first."""
+        ...
+
     def write(self, data: bytes, /) -> object:
         """Append bytes."""
         ...
 
     def restart(self) -> None:
         """Forget everything written: the bytes were not those of the blob."""
+        ...
+
+    def check(self) -> None:
+        """Raise DigestMismatchError unless everything is there and right."""
         ...
 
 
@@ -230,14 +244,15 @@ class _Download:
         self.descriptor = descriptor
         self.target = target
         self.progress = progress
-        self.received = 0
-        self.hash = descriptor.digest.new_hash()
+        # Bytes are hashed once: here, or by a target that does it anyway.
+        self.hash = None if target.hashed else descriptor.digest.new_hash()
 
     def run(self) -> None:
         mismatches = 0
         while True:
             try:
                 self.receive_all()
+                self.check()
                 return
             except DigestMismatchError as error:
                 mismatches += 1
@@ -248,20 +263,26 @@ class _Download:
 
     def restart(self) -> None:
         self.target.restart()
-        self.received = 0
-        self.hash = self.descriptor.digest.new_hash()
+        self.hash = self.hash and self.descriptor.digest.new_hash()
         self.progress(0)
+
+    def check(self) -> None:
+        if self.hash and self.hash.hexdigest() != self.descriptor.digest.hex:
+            raise self.mismatch("other bytes than")
+        try:
+            self.target.check()
+        except DigestMismatchError as error:
+            raise self.mismatch("other bytes than") from error
 
     def receive_all(self) -> None:
         """Receive what is missing, over as many connections as patience allows."""
         patience = self.repository.transport.patience()
-        while True:
-            before = self.received
+        while self.target.offset < self.descriptor.size:
+            before = self.target.offset
             try:
                 self.receive_rest()
-                break
             except TransferError as error:
-                if self.received - before >= ENOUGH_PROGRESS:
+                if self.target.offset - before >= ENOUGH_PROGRESS:
                     patience.reset()
                 try:
                     patience.wait(error)
@@ -269,8 +290,6 @@ class _Download:
                     if error.status == 429:
                         raise self.repository.too_many(error) from error
                     raise
-        if self.hash.hexdigest() != self.descriptor.digest.hex:
-            raise self.mismatch("other bytes than")
 
     def receive_rest(self) -> None:
         exchange = self.open()
@@ -279,22 +298,23 @@ class _Download:
             for piece in exchange.pieces():
                 if skip:
                     skip, piece = max(0, skip - len(piece)), piece[skip:]
-                if self.received + len(piece) > size:
+                if self.target.offset + len(piece) > size:
                     raise self.mismatch("more bytes than")
                 if piece:
+                    if self.hash:
+                        self.hash.update(piece)
                     self.target.write(piece)
-                    self.hash.update(piece)
-                    self.received += len(piece)
-                    self.progress(self.received)
-        if self.received < size:
+                    self.progress(self.target.offset)
+        if self.target.offset < size:
             raise TransferError(
-                f"{shown_url(exchange.url)} ended after {self.received} of {size} bytes"
+                f"{shown_url(exchange.url)} ended after {self.target.offset} of {size} bytes"
             )
 
     def open(self) -> Exchange:
         """Ask for what is missing."""
         url = self.repository.endpoint.url("blobs", str(self.descriptor.digest))
-        headers = {"Range": f"bytes={self.received}-"} if self.received else {}
+        offset = self.target.offset
+        headers = {"Range": f"bytes={offset}-"} if offset else {}
         exchange = self.repository.get(url, headers, once=True)
         if exchange.status in (200, 206):
             return exchange
@@ -304,19 +324,22 @@ class _Download:
         if exchange.status in (401, 403) and exchange.own:
             raise self.repository.authenticator.refusal(exchange)
         exchange.close()
+        if exchange.status == 416:
+            raise self.mismatch("fewer bytes than")
         # An address that the registry signed may have run out: the next try gets a new one.
         raise TransferError(f"{shown_url(exchange.url)} answers {status_text(exchange.status)}")
 
     def skipped(self, exchange: Exchange) -> int:
         """Return how many bytes at the start of a body are here already."""
+        offset = self.target.offset
         if exchange.status == 200:
-            return self.received
+            return offset
         match = _CONTENT_RANGE.match(exchange.header("Content-Range"))
         start = int(match[1]) if match else -1
-        if not 0 <= start <= self.received:
+        if not 0 <= start <= offset:
             exchange.close()
             raise TransferError(f"{shown_url(exchange.url)} sends another range than asked for")
-        return self.received - start
+        return offset - start
 
     def mismatch(self, what: str) -> DigestMismatchError:
         return DigestMismatchError(
