@@ -17,6 +17,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+OVERLAY_XATTRS = (b"trusted.overlay.", b"user.overlay.", b"user.fuseoverlayfs.")
+"""Prefixes of the attributes by which overlay file systems mark what is hidden. No image has them:
+they would hide files where it becomes a lower layer."""
+
 
 @dataclass(frozen=True)
 class Limits:

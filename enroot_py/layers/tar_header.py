@@ -19,6 +19,7 @@ from urllib.parse import unquote_to_bytes
 from zlib import adler32
 
 from enroot_py.errors import LayerError
+from enroot_py.layers.entry import OVERLAY_XATTRS
 
 BLOCK = 512
 """Bytes of a header, and the unit that members are padded to."""
@@ -32,7 +33,6 @@ MAX_EXTENTS = 1 << 20
 _MAX_INT64 = (1 << 63) - 1
 _MAX_ID = (1 << 32) - 1
 _CHECKSUM = slice(148, 156)
-_OVERLAY_XATTRS = (b"trusted.overlay.", b"user.overlay.", b"user.fuseoverlayfs.")
 
 
 def has_valid_checksum(header: bytes) -> bool:
@@ -186,7 +186,7 @@ def parse_xattrs(pax: dict[bytes, bytes]) -> dict[bytes, bytes] | None:
     for name in list(xattrs):
         if not 0 < len(name) < 256 or b"\0" in name or b"." not in name:
             raise LayerError(f"the name of an extended attribute is malformed: {name[:300]!r}")
-        if name.startswith(_OVERLAY_XATTRS):
+        if name.startswith(OVERLAY_XATTRS):
             del xattrs[name]
     return xattrs or None
 
