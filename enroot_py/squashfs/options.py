@@ -50,6 +50,7 @@ class SquashfsOptions:
         memory: bytes for blocks in flight, or 0 for no limit but the writer's own.
         mkfs_time: the image's time in seconds since 1970, or None for the caller's.
         all_time: every file's time, likewise, or None for its own.
+        latest_time: later times of files become this, or None.
         words: the words that were parsed.
         foreign: those options among them that only mksquashfs has.
     """
@@ -78,6 +79,7 @@ class SquashfsOptions:
     memory: int = 0
     mkfs_time: int | None = None
     all_time: int | None = None
+    latest_time: int | None = None
     words: tuple[str, ...] = ()
     foreign: tuple[str, ...] = ()
 
@@ -91,6 +93,35 @@ class SquashfsOptions:
         neutral = replace(self, processors=0, memory=0, words=(), foreign=())
         # The dataclass's own repr names every field, so a new option cannot be forgotten here.
         return repr(neutral)
+
+
+def image_options(text: str, source_date_epoch: str = "") -> SquashfsOptions:
+    """Return the options for an image that is imported, given what is in the environment.
+
+    Args:
+        text: ENROOT_SQUASH_OPTIONS.
+        source_date_epoch: SOURCE_DATE_EPOCH, the time that the image and all its files get.
+
+    Raises:
+        SettingsError: if either cannot be used.
+
+    Source: enroot 4.1.2 src/docker.sh, docker::import().
+    """
+    options = parse_squash_options(text)
+    if not source_date_epoch:
+        return options
+    if not source_date_epoch.isascii() or not source_date_epoch.isdigit():
+        raise SettingsError(
+            f"Invalid value for SOURCE_DATE_EPOCH: {source_date_epoch}",
+            hint="expected seconds since 1970",
+        )
+    time = min(int(source_date_epoch), 0xFFFFFFFF)
+    # Words that were given say more than the variable.
+    return replace(
+        options,
+        mkfs_time=time if options.mkfs_time is None else options.mkfs_time,
+        all_time=time if options.all_time is None else options.all_time,
+    )
 
 
 def parse_squash_options(text: str) -> SquashfsOptions:

@@ -71,6 +71,7 @@ class SquashfsImage:
         self._fragments = _FragmentReader(self._file, self.superblock, self._metadata, decompress)
         self._decompress = decompress
         self._root: Node | None = None
+        self._linked: list[Node] = []
 
     def __enter__(self) -> SquashfsImage:
         return self
@@ -94,7 +95,13 @@ class SquashfsImage:
         if self._root is None:
             reader = TreeReader(self.superblock, self._metadata, self._file, self._max_entries)
             self._root = reader.read()
+            self._linked = reader.linked_nodes()
         return self._root
+
+    def linked_nodes(self) -> list[Node]:
+        """Return the nodes that may have more than one name."""
+        self.read_tree()
+        return self._linked
 
     def walk(self) -> Iterator[tuple[bytes, Node]]:
         """Yield `(path, node)` of everything but the root, parents first; see `entry.walk`."""

@@ -63,6 +63,10 @@ class TreeReader:
         except struct.error as error:
             raise self._damaged("a record is cut short") from error
 
+    def linked_nodes(self) -> list[Node]:
+        """Return the nodes whose inodes count more than one name."""
+        return list(self._linked.values())
+
     def _read_all(self) -> Node:
         reference = self._superblock.root_inode
         root, listing = self._read_inode(reference >> 16, reference & 0xFFFF)

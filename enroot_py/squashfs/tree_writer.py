@@ -216,7 +216,8 @@ class TreeWriter:
         if self._options.all_time is not None:
             return self._options.all_time
         # The format has 32 bits without a sign: 1970 to 2106.
-        return min(max(node.mtime, 0), _MAX_U32)
+        latest = self._options.latest_time
+        return min(max(node.mtime, 0), _MAX_U32 if latest is None else latest)
 
     def _xattr(self, node: Node) -> int | None:
         if node.xattrs and self._options.xattrs:

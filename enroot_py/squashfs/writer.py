@@ -31,6 +31,9 @@ class SquashfsWriter:
     """Writes one image to a file; a `ContentSink`.
 
     Owner and group of everything are 0, as the original's `-all-root` has it.
+
+    Attributes:
+        mkfs_time: the image's time, unless the options say otherwise; may be set until `finish()`.
     """
 
     def __init__(
@@ -50,7 +53,7 @@ class SquashfsWriter:
         assert not options.foreign, "see squashfs/mksquashfs.py"
         self._fd = file.fileno()
         self._options = options
-        self._mkfs_time = mkfs_time if options.mkfs_time is None else options.mkfs_time
+        self.mkfs_time = mkfs_time
         self._extras = compressor_options(options)
         start = SUPERBLOCK_SIZE + len(self._extras)
         threads = options.processors or processors
@@ -111,9 +114,10 @@ class SquashfsWriter:
             buffers, tables["xattr_table"], end = encoded
             position = self._write(buffers, position)
             assert position == end
+        mkfs_time = self.mkfs_time if options.mkfs_time is None else options.mkfs_time
         superblock = Superblock(
             inode_count=tree.inode_count,
-            mkfs_time=min(max(self._mkfs_time, 0), _MAX_TIME),
+            mkfs_time=min(max(mkfs_time, 0), _MAX_TIME),
             block_size=options.block_size,
             fragment_count=len(fragments) // layout.FRAGMENT_ENTRY.size,
             compressor=options.compressor,

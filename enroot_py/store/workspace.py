@@ -167,20 +167,21 @@ def _rename_file(temporary: str, path: str, *, force: bool) -> None:
 
 
 @contextmanager
-def new_folder(path: str, *, stage: str, setting: str) -> Iterator[NewFolder]:
+def new_folder(path: str, *, force: bool = False, stage: str, setting: str) -> Iterator[NewFolder]:
     """Make a folder that has its name only once it is complete.
-
-    Replacing an existing one is the caller's affair: rename it away before the block ends.
 
     Args:
         path: where it shall appear; the folder it is in must exist.
+        force: one that is there does not matter at first; removing it before the block ends is the
+            caller's affair.
         stage, setting: for messages, as in `file_system.space_error`.
 
     Raises:
         ExistsError: if the path is taken: at once, or when the name is given.
         SpaceError, StoreError: as `file_system.explaining`, for errors within the block too.
     """
-    check_absent(path)
+    if not force:
+        check_absent(path)
     folder = os.path.dirname(path)
     with explaining(path, stage=stage, setting=setting):
         remove_unfinished(folder)
