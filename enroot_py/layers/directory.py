@@ -104,7 +104,7 @@ class DirectorySink:
             _Placer(self._staging, _shared(root), self._next_name).place(root, self._root)
             self._remove_staging()
             # Removing the folder changed the time of the root directory: it comes last.
-            _set_directory_metadata(root, self._root)
+            set_directory_metadata(root, self._root)
         except OSError as error:
             raise self._failure(error) from error
         finally:
@@ -191,7 +191,7 @@ class _Placer:
                 stack.pop()
                 if stack:
                     above = os.open("..", _DIRECTORY, dir_fd=fd)
-                    _set_directory_metadata(directory, fd)
+                    set_directory_metadata(directory, fd)
                     os.close(fd)
                     fd = above
         finally:
@@ -253,15 +253,20 @@ def _set_file_metadata(node: Node, name: bytes | str, fd: int) -> None:
         if node.xattrs and node.kind == stat.S_IFREG:
             file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
             try:
-                _set_xattrs(file, node.xattrs)
+                set_xattrs(file, node.xattrs)
             finally:
                 os.close(file)
     os.utime(name, ns=_times(node), dir_fd=fd, follow_symlinks=False)
 
 
-def _set_directory_metadata(node: Node, fd: int) -> None:
+def set_directory_metadata(node: Node, fd: int) -> None:
+    """Give an open directory the mode, time and attributes that an ordinary user keeps.
+
+    Raises:
+        OSError: the file system refuses, but for attributes, of which it may keep what it can.
+    """
     if node.xattrs:
-        _set_xattrs(fd, node.xattrs)
+        set_xattrs(fd, node.xattrs)
     os.fchmod(fd, widened_mode(node))
     os.utime(fd, ns=_times(node))
 
@@ -271,7 +276,12 @@ def _times(node: Node) -> tuple[int, int]:
     return nanoseconds, nanoseconds
 
 
-def _set_xattrs(fd: int, xattrs: dict[bytes, bytes]) -> None:
+def set_xattrs(fd: int, xattrs: dict[bytes, bytes]) -> None:
+    """Set the `user.*` attributes of an open file; warns once if the file system keeps none.
+
+    Raises:
+        OSError: anything else goes wrong.
+    """
     for name, value in xattrs.items():
         if name.startswith(b"user.") and not name.startswith(OVERLAY_XATTRS):
             try:

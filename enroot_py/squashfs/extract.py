@@ -19,8 +19,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from enroot_py import log
-from enroot_py.layers.directory import _set_directory_metadata as set_metadata
-from enroot_py.layers.directory import _set_xattrs as set_xattrs
+from enroot_py.layers.directory import set_directory_metadata, set_xattrs
 from enroot_py.layers.entry import Node, widened_mode
 from enroot_py.squashfs.content import FileBlocks, write_all
 from enroot_py.squashfs.workers import run_portions
@@ -248,7 +247,7 @@ class _Extraction:
             with _Folder(self._root_fd, path) as folder:
                 fd = os.open(name, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
                 try:
-                    set_metadata(node, fd)
+                    set_directory_metadata(node, fd)
                 finally:
                     os.close(fd)
         for node, folder_number, name in self._links:
@@ -261,7 +260,7 @@ class _Extraction:
         while self._folders:
             path, node = self._folders.pop()
             with _Folder(self._root_fd, path) as fd:
-                set_metadata(node, fd)
+                set_directory_metadata(node, fd)
 
 
 class _Folder:
