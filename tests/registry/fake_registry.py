@@ -340,6 +340,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     """One connection."""
 
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # header and body go in two pieces
     server: _Server
 
     @property
