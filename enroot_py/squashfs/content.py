@@ -12,8 +12,9 @@ import os
 import sys
 from array import array
 from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from queue import SimpleQueue
+from struct import unpack
 from threading import Lock, Thread
 
 from isal.isal_zlib import crc32
@@ -467,3 +468,24 @@ def split_token(token: object) -> tuple[int, int, FileBlocks | None]:
         return token.tail >> FRAGMENT_SHIFT, token.tail & FRAGMENT_MASK, token
     assert isinstance(token, int)
     return token >> FRAGMENT_SHIFT, token & FRAGMENT_MASK, None
+
+
+def split_blocks(
+    content: FileBlocks, size: int, *, block_size: int, count: int
+) -> Iterator[tuple[int, int, FileBlocks]]:
+    """Yield `(offset, size, content)` of pieces of a file, each of at most `count` blocks."""
+    position, offset = content.start, 0
+    step = 4 * count
+    for first in range(0, len(content.sizes), step):
+        piece = FileBlocks()
+        piece.start = position
+        piece.sizes = content.sizes[first : first + step]
+        if first + step >= len(content.sizes):
+            piece.tail = content.tail
+            length = size - offset
+        else:
+            length = count * block_size
+        yield offset, length, piece
+        stored = unpack(f"<{len(piece.sizes) // 4}I", piece.sizes)
+        position += sum(packed & ~DATA_UNCOMPRESSED for packed in stored)
+        offset += length

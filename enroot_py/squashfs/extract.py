@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from enroot_py import log
 from enroot_py.layers.directory import set_directory_metadata, set_xattrs
 from enroot_py.layers.entry import Node, widened_mode
-from enroot_py.squashfs.content import FileBlocks, write_all
+from enroot_py.squashfs.content import FileBlocks, split_blocks, write_all
 from enroot_py.squashfs.workers import run_portions
 
 if TYPE_CHECKING:
@@ -77,13 +77,13 @@ class _Extraction:
         self._root_fd = root_fd
         self._folders: list[tuple[bytes, Node]] = [(b"", root)]
         self._portions: list[list[_Slice]] = []
-        # (folder, name, first block, number of blocks) of the portions of large files.
-        self._segments: list[tuple[bytes, bytes, Node, int, int]] = []
+        # (folder, name, offset, size, content) of the portions of large files.
+        self._segments: list[tuple[bytes, bytes, int, int, FileBlocks]] = []
         self._large: list[tuple[bytes, bytes, Node]] = []
         # By id(), of files with several names: the one under which it is made.
         self._first: dict[int, tuple[int, bytes]] = {}
         self._links: list[tuple[Node, int, bytes]] = []
-        self._segment_blocks = max(1, _SEGMENT_SIZE // image.superblock.block_size)
+        self._block_size = image.superblock.block_size
         self._plan(root)
 
     @property
@@ -132,13 +132,13 @@ class _Extraction:
 
     def _cost(self, path: bytes, name: bytes, node: Node) -> int:
         """Bytes to be written; large files are set aside."""
-        blocks = node.content
-        if node.size < 2 * _SEGMENT_SIZE or not isinstance(blocks, FileBlocks):
+        content = node.content
+        if node.size < 2 * _SEGMENT_SIZE or not isinstance(content, FileBlocks):
             return node.size
         self._large.append((path, name, node))
-        count = len(blocks.sizes) // 4 + (blocks.tail >= 0)
-        for first in range(0, count, self._segment_blocks):
-            self._segments.append((path, name, node, first, self._segment_blocks))
+        count = _SEGMENT_SIZE // self._block_size
+        pieces = split_blocks(content, node.size, block_size=self._block_size, count=count)
+        self._segments += [(path, name, *piece) for piece in pieces]
         return 0
 
     def make_folders(self) -> None:
@@ -191,41 +191,34 @@ class _Extraction:
 
     def _make_file(self, node: Node, name: bytes, folder: int) -> None:
         mode = widened_mode(node)
-        fd = os.open(name, _FILE_FLAGS, mode & ~_SPECIAL_BITS, dir_fd=folder)
+        # Writing takes set-user-ID away again, and attributes can only be set on what its owner
+        # may write to: then the mode comes last.
+        late = mode & _SPECIAL_BITS or node.xattrs
+        fd = os.open(name, _FILE_FLAGS, 0o600 if late else mode, dir_fd=folder)
         try:
             if node.content is not None:
-                if isinstance(node.content, int):
-                    write_all(fd, list(self._bytes(node)), 0)
-                else:
-                    self._write_pieces(fd, node, 0, self._image.read_content(node))
+                self._write_pieces(fd, 0, self._image.read_content(node.content, node.size))
+                if isinstance(node.content, FileBlocks) and node.content.hole_bytes:
                     os.ftruncate(fd, node.size)
             if node.xattrs:
                 set_xattrs(fd, node.xattrs)
-            if mode & _SPECIAL_BITS:
-                # Writing takes these bits away again, so they come last.
+            if late:
                 os.fchmod(fd, mode)
             os.utime(fd, (node.mtime, node.mtime))
         finally:
             os.close(fd)
 
-    def _bytes(self, node: Node) -> Iterator[bytes]:
-        for piece in self._image.read_content(node):
-            assert isinstance(piece, bytes)
-            yield piece
-
-    def _write_segment(self, path: bytes, name: bytes, node: Node, first: int, count: int) -> None:
-        position = first * self._image.superblock.block_size
+    def _write_segment(
+        self, path: bytes, name: bytes, offset: int, size: int, content: FileBlocks
+    ) -> None:
         with _Folder(self._root_fd, path) as folder:
             fd = os.open(name, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
             try:
-                pieces = self._image.read_content(node, first=first, count=count)
-                self._write_pieces(fd, node, position, pieces)
+                self._write_pieces(fd, offset, self._image.read_content(content, size))
             finally:
                 os.close(fd)
 
-    def _write_pieces(
-        self, fd: int, node: Node, position: int, pieces: Iterator[bytes | int]
-    ) -> None:
+    def _write_pieces(self, fd: int, position: int, pieces: Iterator[bytes | int]) -> None:
         """Write a file's pieces from `position` on, several at a time; holes are left out."""
         batch: list[bytes] = []
         size = 0

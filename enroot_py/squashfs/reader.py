@@ -30,7 +30,6 @@ from enroot_py.squashfs.tables import ImageFile, MetadataReader
 from enroot_py.squashfs.tree_reader import TreeReader
 
 _CACHED_FRAGMENT_BYTES = 8 << 20
-_ALL_BLOCKS = layout.MAX_FILE_BLOCKS + 1
 _U32 = Struct("<I")
 
 
@@ -135,21 +134,19 @@ class SquashfsImage:
         if node.size > max_size:
             raise LimitError(f"{printable(path)} in {self.path} has {node.size} bytes")
         return b"".join(
-            piece if isinstance(piece, bytes) else bytes(piece) for piece in self.read_content(node)
+            piece if isinstance(piece, bytes) else bytes(piece)
+            for piece in self.read_content(node.content, node.size)
         )
 
-    def read_content(self, node: Node, *, first: int = 0, count: int = -1) -> Iterator[bytes | int]:
+    def read_content(self, content: object, size: int) -> Iterator[bytes | int]:
         """Yield a file's content in order: bytes, or the size of a hole.
 
         Args:
-            node: a regular file of this image's tree.
-            first, count: start at this block and give that many, for sharing out large files; the
-                tail in a fragment counts as a block. All of it by default.
+            content, size: of a regular file's node, or a piece from `split_blocks`.
 
         Raises:
             SquashfsError: if a block is damaged.
         """
-        content, size = node.content, node.size
         if content is None:
             return
         if isinstance(content, int):
@@ -157,19 +154,15 @@ class SquashfsImage:
             return
         assert isinstance(content, FileBlocks)
         block_size = self.superblock.block_size
-        position, index = content.start, 0
-        last = count + first if count >= 0 else _ALL_BLOCKS
+        position = content.start
         for (packed_size,) in _U32.iter_unpack(content.sizes):
-            if index >= last:
-                return
             stored = packed_size & ~layout.DATA_UNCOMPRESSED
-            if index >= first:
-                expected = min(block_size, size - index * block_size)
-                yield self._read_block(position, packed_size, expected) if stored else expected
+            expected = min(block_size, size)
+            yield self._read_block(position, packed_size, expected) if stored else expected
             position += stored
-            index += 1
-        if content.tail >= 0 and first <= index < last:
-            yield self._fragments.read_tail(content.tail, size - index * block_size)
+            size -= expected
+        if content.tail >= 0:
+            yield self._fragments.read_tail(content.tail, size)
 
     def _read_block(self, position: int, packed_size: int, expected: int) -> bytes:
         data = self._file.read(position, packed_size & ~layout.DATA_UNCOMPRESSED)
