@@ -7,22 +7,37 @@ other and flattening never waits for all of them at once (docs/adr/0017-overlapp
 
 from __future__ import annotations
 
+import functools
+import io
 import os
 import resource
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from types import TracebackType
 from typing import BinaryIO
 
 from enroot_py.errors import EnrootError
 from enroot_py.image.digest import Digest
 from enroot_py.image.manifest import Descriptor
+from enroot_py.layers.entry import ContentSink, Limits, Node
+from enroot_py.layers.merge import LayerMerger
 from enroot_py.operations.progress import Progress
 
-Obtain = Callable[[Descriptor, Callable[[int], None]], BinaryIO]
-"""Fetches and verifies one layer and opens it. Its second argument is to be told every now and then
-how many bytes have arrived; it raises CalledOff when they are not wanted any more."""
+
+@dataclass(frozen=True, slots=True)
+class HeldLayer:
+    """A layer's bytes, verified: a part of an open file, the whole of it as a rule."""
+
+    file: BinaryIO
+    start: int = 0
+
+
+Obtain = Callable[[Descriptor, Callable[[int], None], Callable[[], bool]], HeldLayer]
+"""Fetches and verifies one layer and opens it. The second argument is to be told now and then how
+many bytes have arrived; it raises CalledOff when they are not wanted any more, which the third one
+says."""
 
 _LARGE_AT_ONCE = 3
 _SMALL_BYTES = 128 << 20
@@ -42,18 +57,21 @@ class LayerFetcher:
         obtain: fetches one; called from several threads.
         connections: how many at a time; 0 for as many as make sense.
         progress: is told what arrives.
+        local: the layers are here, and only verified.
     """
 
     def __init__(
         self,
         layers: Sequence[Descriptor],
-        found: dict[Digest, BinaryIO],
+        found: dict[Digest, HeldLayer],
         obtain: Obtain,
         *,
         connections: int,
         progress: Progress,
+        local: bool = False,
     ) -> None:
-        self._files = found
+        self._layers = tuple(layers)
+        self._held = found
         self._obtain = obtain
         self._progress = progress
         self._missing = list(
@@ -67,7 +85,7 @@ class LayerFetcher:
         workers = min(connections or _MOST_CONNECTIONS, _MOST_CONNECTIONS, len(self._missing))
         self._pool = ThreadPoolExecutor(max(workers, 1), "layer")
         _allow_descriptors(len(layers))
-        progress.begin(layers, self._missing)
+        progress.begin(layers, self._missing, local=local)
 
     def __enter__(self) -> LayerFetcher:
         for layer in self._missing:
@@ -86,27 +104,42 @@ class LayerFetcher:
             self._stopped = True
             self._changed.notify_all()
         self._pool.shutdown(cancel_futures=True)
-        for file in self._files.values():
-            file.close()
+        for held in self._held.values():
+            held.file.close()
 
-    def is_called_off(self) -> bool:
-        """Say whether nobody wants the rest any more."""
-        return self._stopped
+    def merge(self, sink: ContentSink, limits: Limits) -> Node:
+        """Flatten the layers, each as soon as it is there; returns the tree.
 
-    def open(self, layer: Descriptor) -> BinaryIO:
-        """Wait for a layer and open it, at its beginning; may be called again.
+        Raises:
+            LayerError: if one is malformed, or they bring more than the limits allow.
+            EnrootError: whatever kept a layer from arriving.
+        """
+        merger = LayerMerger(sink, limits=limits)
+        count = len(self._layers)
+        for at, layer in enumerate(self._layers):
+            name = f"Layer {count - at} of {count} ({layer.digest.hex[:12]})"
+            self.wait_for(layer)
+            merger.add_layer(lambda layer=layer: self.open(layer), name)  # type: ignore[misc]
+        return merger.finish()
+
+    def wait_for(self, layer: Descriptor) -> None:
+        """Return when a layer has arrived.
 
         Raises:
             EnrootError: whatever kept any layer from arriving, as soon as it is known.
         """
         with self._changed:
-            while layer.digest not in self._files:
+            while layer.digest not in self._held:
                 self._raise_failure()
                 self._changed.wait()
-            held = self._files[layer.digest]
+
+    def open(self, layer: Descriptor) -> BinaryIO:
+        """Open a layer that has arrived, at its beginning; may be called again."""
+        held = self._held[layer.digest]
         # A descriptor with an offset of its own, of a file that may not have a name any more.
-        fd = os.open(f"/proc/self/fd/{held.fileno()}", os.O_RDONLY | os.O_CLOEXEC)
-        return open(fd, "rb", buffering=0)
+        fd = os.open(f"/proc/self/fd/{held.file.fileno()}", os.O_RDONLY | os.O_CLOEXEC)
+        report = functools.partial(self._progress.flattened, layer)
+        return LayerFile(fd, held.start, layer.size, report)
 
     def _raise_failure(self) -> None:
         for future in self._futures:
@@ -126,13 +159,15 @@ class LayerFetcher:
             self._running[layer.digest] = layer.size
             self._changed.notify_all()
         try:
-            file = self._obtain(layer, lambda count: self._report(layer, count))
+            held = self._obtain(
+                layer, lambda count: self._report(layer, count), lambda: self._stopped
+            )
         finally:
             with self._changed:
                 del self._running[layer.digest]
                 self._changed.notify_all()
         with self._changed:
-            self._files[layer.digest] = file
+            self._held[layer.digest] = held
         self._progress.arrived(layer)
 
     def _may_begin(self, layer: Descriptor) -> bool:
@@ -152,6 +187,25 @@ class LayerFetcher:
                 self._running[layer.digest] = left
                 self._changed.notify_all()
         self._progress.received(layer, count)
+
+
+class LayerFile(io.FileIO):
+    """A part of a file, as a file that says how far it has been read. Owns its descriptor."""
+
+    def __init__(self, fd: int, start: int, size: int, report: Callable[[int], None]) -> None:
+        super().__init__(fd, "rb")
+        self._left = size
+        self._size = size
+        self._report = report
+        self.seek(start)
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """Return the next bytes of the part, b"" at its end."""
+        wanted = self._left if size is None or size < 0 else min(size, self._left)
+        data = super().read(wanted) or b""
+        self._left -= len(data)
+        self._report(self._size - self._left)
+        return data
 
 
 def _allow_descriptors(count: int) -> None:

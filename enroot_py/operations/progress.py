@@ -27,7 +27,7 @@ class Progress:
     """
 
     def __init__(self) -> None:
-        self._numbers: dict[str, int] = {}
+        self._done = ""
         self._missing: set[str] = set()
         self._lock = threading.Lock()
 
@@ -42,14 +42,24 @@ class Progress:
     ) -> None:
         self.close()
 
-    def begin(self, layers: Sequence[Descriptor], missing: Sequence[Descriptor]) -> None:
-        """The image's layers are known, and which of them have to be fetched."""
+    def begin(
+        self, layers: Sequence[Descriptor], missing: Sequence[Descriptor], *, local: bool = False
+    ) -> None:
+        """The image's layers are known.
+
+        Args:
+            layers: all of them.
+            missing: those to be fetched.
+            local: they are here, and only to be verified.
+        """
+        count = len({layer.digest for layer in layers})
         with self._lock:
-            self._numbers = {str(layer.digest): at for at, layer in enumerate(layers, 1)}
             self._missing = {str(layer.digest) for layer in missing}
+            self._done = "Verified" if local else "Downloaded"
         if missing:
             size = format_size(sum(layer.size for layer in missing))
-            log.info(f"Downloading {len(missing)} of {len(self._numbers)} layers ({size})")
+            verb = "Verifying" if local else "Downloading"
+            log.info(f"{verb} {len(missing)} of {count} layers ({size})")
         elif layers:
             log.info("Found all layers in the cache")
 
@@ -62,7 +72,7 @@ class Progress:
             self._missing.discard(str(layer.digest))
             left = len(self._missing)
         still = f", {left} to go" if left else ""
-        log.info(f"Downloaded {_short(layer)} ({format_size(layer.size)}){still}")
+        log.info(f"{self._done} {_short(layer)} ({format_size(layer.size)}){still}")
 
     def flattened(self, layer: Descriptor, count: int) -> None:
         """Of a layer, `count` of its compressed bytes have been flattened so far."""
@@ -98,9 +108,11 @@ class TerminalProgress(Progress):
         self._flattening: TaskID | None = None
         self._stage = ""
 
-    def begin(self, layers: Sequence[Descriptor], missing: Sequence[Descriptor]) -> None:
+    def begin(
+        self, layers: Sequence[Descriptor], missing: Sequence[Descriptor], *, local: bool = False
+    ) -> None:
         """Show an idle bar for the flattening; layers get theirs when they begin to arrive."""
-        super().begin(layers, missing)
+        super().begin(layers, missing, local=local)
         self._flattening = self._bars.add_task(
             "flattening".ljust(12), total=sum(layer.size for layer in layers) or None
         )

@@ -1,0 +1,1 @@
+"""Where images come from: registries, engines, layouts, archives, folders."""
