@@ -1,4 +1,4 @@
-"""Read an image: its tree, its files' contents, and (through `extract.py`) all of it at once.
+"""Read an image: its tree, its files' contents, or all of it at once into a folder.
 
 Images come from anywhere, so everything is checked before it is used: positions and sizes against
 the image, names, links that lead back, and counts against what the superblock declares. What is
@@ -20,14 +20,10 @@ from enroot_py.layers.entry import Node, walk
 from enroot_py.log import printable
 from enroot_py.squashfs import format as layout
 from enroot_py.squashfs.compressors import Decompress, make_decompressor
-from enroot_py.squashfs.content import (
-    FRAGMENT_MASK,
-    FRAGMENT_SHIFT,
-    FileBlocks,
-)
+from enroot_py.squashfs.file_content import FRAGMENT_MASK, FRAGMENT_SHIFT, FileBlocks
+from enroot_py.squashfs.reading.metadata import ImageFile, MetadataReader
+from enroot_py.squashfs.reading.tree import TreeReader
 from enroot_py.squashfs.superblock import Superblock, read_superblock_fd
-from enroot_py.squashfs.tables import ImageFile, MetadataReader
-from enroot_py.squashfs.tree_reader import TreeReader
 
 _CACHED_FRAGMENT_BYTES = 8 << 20
 _U32 = Struct("<I")
@@ -177,7 +173,7 @@ class SquashfsImage:
 
         See `extract.extract_image`.
         """
-        from enroot_py.squashfs.extract import extract_image
+        from enroot_py.squashfs.reading.extract import extract_image
 
         extract_image(self, destination, processors=processors)
 

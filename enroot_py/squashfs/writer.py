@@ -18,11 +18,12 @@ from typing import BinaryIO
 from enroot_py.layers.entry import ByteSource, Node
 from enroot_py.squashfs import format as layout
 from enroot_py.squashfs.compressors import compressor_options, make_compressor
-from enroot_py.squashfs.content import ContentWriter, write_all
 from enroot_py.squashfs.options import SquashfsOptions
+from enroot_py.squashfs.output import write_all
 from enroot_py.squashfs.superblock import SUPERBLOCK_SIZE, Superblock
-from enroot_py.squashfs.tables import XattrTable, encode_lookup_table
-from enroot_py.squashfs.tree_writer import TreeWriter
+from enroot_py.squashfs.writing.content import ContentWriter
+from enroot_py.squashfs.writing.tables import XattrTable, encode_lookup_table
+from enroot_py.squashfs.writing.tree import TreeWriter
 
 _MAX_TIME = 0xFFFFFFFF
 

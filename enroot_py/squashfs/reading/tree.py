@@ -14,10 +14,10 @@ from enroot_py.errors import LimitError, SquashfsError
 from enroot_py.layers.entry import Node
 from enroot_py.log import printable
 from enroot_py.squashfs import format as layout
-from enroot_py.squashfs.content import FRAGMENT_SHIFT, FileBlocks
+from enroot_py.squashfs.file_content import FRAGMENT_SHIFT, FileBlocks
 from enroot_py.squashfs.format import METADATA_SIZE
+from enroot_py.squashfs.reading.metadata import ImageFile, MetadataReader
 from enroot_py.squashfs.superblock import Superblock
-from enroot_py.squashfs.tables import ImageFile, MetadataReader
 
 _LARGEST_RECORD = 64
 """Bytes that hold any inode's fixed part."""

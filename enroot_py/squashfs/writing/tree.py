@@ -17,10 +17,10 @@ from enroot_py.layers.entry import Node
 from enroot_py.log import printable
 from enroot_py.squashfs import format as layout
 from enroot_py.squashfs.compressors import Compress
-from enroot_py.squashfs.content import split_token
+from enroot_py.squashfs.file_content import split_token
 from enroot_py.squashfs.format import METADATA_SIZE
 from enroot_py.squashfs.options import SquashfsOptions
-from enroot_py.squashfs.tables import MetadataWriter, XattrTable
+from enroot_py.squashfs.writing.tables import MetadataWriter, XattrTable
 
 _MAX_U32 = 0xFFFFFFFF
 _BLOCK_SHIFT = METADATA_SIZE.bit_length() - 1

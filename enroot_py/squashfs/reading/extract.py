@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING
 from enroot_py import log
 from enroot_py.layers.directory import set_directory_metadata, set_xattrs
 from enroot_py.layers.entry import Node, widened_mode
-from enroot_py.squashfs.content import FileBlocks, split_blocks, write_all
-from enroot_py.squashfs.workers import run_portions
+from enroot_py.squashfs.file_content import FileBlocks, split_blocks
+from enroot_py.squashfs.output import write_all
+from enroot_py.squashfs.reading.workers import run_portions
 
 if TYPE_CHECKING:
     from enroot_py.squashfs.reader import SquashfsImage
@@ -198,7 +199,7 @@ class _Extraction:
         try:
             if node.content is not None:
                 self._write_pieces(fd, 0, self._image.read_content(node.content, node.size))
-                if isinstance(node.content, FileBlocks) and node.content.hole_bytes:
+                if isinstance(node.content, FileBlocks):
                     os.ftruncate(fd, node.size)
             if node.xattrs:
                 set_xattrs(fd, node.xattrs)

@@ -12,68 +12,34 @@ import os
 import sys
 from array import array
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator, Sequence
-from queue import SimpleQueue
-from struct import unpack
-from threading import Lock, Thread
+from collections.abc import Sequence
 
 from isal.isal_zlib import crc32
 
 from enroot_py.errors import LimitError, SquashfsError
 from enroot_py.layers.entry import ByteSource
-from enroot_py.squashfs.compressors import Compress, make_compressor, make_decompressor
+from enroot_py.squashfs.compressors import make_decompressor
+from enroot_py.squashfs.file_content import FRAGMENT_MASK, FRAGMENT_SHIFT, FileBlocks
 from enroot_py.squashfs.format import (
     DATA_UNCOMPRESSED,
     FRAGMENT_ENTRY,
     MAX_FILE_BLOCKS,
-    NO_FRAGMENT,
 )
 from enroot_py.squashfs.options import SquashfsOptions
-
-FRAGMENT_SHIFT = 20
-"""A small file's token is `fragment << FRAGMENT_SHIFT | offset`: a block has at most 1 MiB."""
-
-FRAGMENT_MASK = (1 << FRAGMENT_SHIFT) - 1
+from enroot_py.squashfs.output import write_all
+from enroot_py.squashfs.writing.pool import (
+    BLOCK,
+    END,
+    FRAGMENT,
+    HOLE,
+    CompressorPool,
+    Job,
+    queue_depth,
+)
 
 _WRITE_BATCH = 1 << 20
 _RAW_FRAGMENT_BYTES = 4 << 20
 _COMPARE_SIZE = 1 << 20
-
-
-class FileBlocks:
-    """The content of a file that has data blocks of its own; the sink's token for it.
-
-    Attributes:
-        start: position of the first block in the image, bytes.
-        sizes: the block list as it stands in the inode: u32 each, little endian.
-        hole_bytes: bytes of blocks that are not stored because they are zeros.
-        tail: the small-file token of the end of the file, or -1 if the last block is a block.
-    """
-
-    __slots__ = ("hole_bytes", "sizes", "start", "tail")
-
-    def __init__(self) -> None:
-        self.start = 0
-        self.sizes = b""
-        self.hole_bytes = 0
-        self.tail = -1
-
-
-class _Job:
-    """One block on its way: compressed by a thread, then taken out of the queue in order."""
-
-    __slots__ = ("data", "done", "kind", "packed", "record", "size")
-
-    def __init__(self, kind: int, data: bytes, record: FileBlocks | None) -> None:
-        self.kind = kind
-        self.data = data
-        self.size = len(data)
-        self.record = record
-        self.packed = b""
-        self.done: Lock | None = None
-
-
-_BLOCK, _HOLE, _END, _FRAGMENT = range(4)
 
 
 class ContentWriter:
@@ -95,9 +61,9 @@ class ContentWriter:
         self._options = options
         self._block_size = options.block_size
         self._zeros = bytes(options.block_size)
-        self._queue: deque[_Job] = deque()
-        self._pool = _CompressorPool(options, processors)
-        self._depth = _queue_depth(options, processors)
+        self._queue: deque[Job] = deque()
+        self._pool = CompressorPool(options, processors)
+        self._depth = queue_depth(options, processors)
         self._unwritten: list[bytes] = []
         self._unwritten_size = 0
         # The file whose blocks are being taken out of the queue.
@@ -165,7 +131,7 @@ class ContentWriter:
         if size and not in_fragment:
             self._add_block(source.take(size), record)
         # Before the tail is packed, which may queue a fragment: a file's blocks are contiguous.
-        self._queue.append(_Job(_END, b"", record))
+        self._queue.append(Job(END, b"", record))
         if in_fragment:
             record.tail = self._pack_tail(source.take(size))
         self._drain(self._depth)
@@ -175,7 +141,7 @@ class ContentWriter:
         if self._options.sparse and data[0] == 0 and data == self._zeros[: len(data)]:
             self._queue.append(_hole_job(record, len(data), 1))
             return
-        job = _Job(_BLOCK, data, record)
+        job = Job(BLOCK, data, record)
         self._pool.submit(job)
         self._queue.append(job)
         self._drain(self._depth)
@@ -236,7 +202,7 @@ class ContentWriter:
     def _flush_fragment(self) -> None:
         if not self._fragment:
             return
-        job = _Job(_FRAGMENT, bytes(self._fragment), None)
+        job = Job(FRAGMENT, bytes(self._fragment), None)
         if self._options.duplicates:
             self._remember_fragment(self._fragment_count, job.data)
         self._fragment.clear()
@@ -252,12 +218,12 @@ class ContentWriter:
         queue = self._queue
         while len(queue) > depth:
             job = queue.popleft()
-            if job.kind == _BLOCK:
+            if job.kind == BLOCK:
                 self._write_block(job)
-            elif job.kind == _HOLE:
+            elif job.kind == HOLE:
                 assert job.record is not None
                 self._file_sizes.frombytes(bytes(4 * job.size))
-            elif job.kind == _END:
+            elif job.kind == END:
                 assert job.record is not None
                 self._end_file(job.record)
             else:
@@ -265,7 +231,7 @@ class ContentWriter:
                 self.fragments += FRAGMENT_ENTRY.pack(self.position, size, 0)
                 self._file_start = self._write(packed)
 
-    def _write_block(self, job: _Job) -> None:
+    def _write_block(self, job: Job) -> None:
         packed, size = self._pool.result(job)
         self._file_sizes.append(size)
         if self._options.duplicates:
@@ -317,98 +283,11 @@ class ContentWriter:
             self._unwritten_size = 0
 
 
-def write_all(fd: int, buffers: list[bytes], position: int) -> None:
-    """Write all of `buffers` at `position`, however often the kernel writes less."""
-    for first in range(0, len(buffers), 512):  # IOV_MAX is 1024
-        batch = buffers[first : first + 512]
-        size = sum(map(len, batch))
-        written = os.pwritev(fd, batch, position)
-        if written < size:
-            rest = b"".join(batch)
-            while written < size:
-                written += os.pwrite(fd, memoryview(rest)[written:], position + written)
-        position += size
-
-
-def _queue_depth(options: SquashfsOptions, processors: int) -> int:
-    """Blocks in flight: enough to keep every thread busy while the caller parses headers."""
-    depth = 8 * processors + 8
-    if options.memory:
-        # Each is held raw and compressed.
-        depth = min(depth, options.memory // (2 * options.block_size))
-    # A large block size must not cost more memory than the default one at twice the threads.
-    return max(2, min(depth, (64 << 20) // options.block_size))
-
-
-def _hole_job(record: FileBlocks, size: int, blocks: int) -> _Job:
-    job = _Job(_HOLE, b"", record)
+def _hole_job(record: FileBlocks, size: int, blocks: int) -> Job:
+    job = Job(HOLE, b"", record)
     job.size = blocks
     record.hole_bytes += size
     return job
-
-
-class _CompressorPool:
-    """Threads that compress jobs; with one processor the caller's own thread does it."""
-
-    def __init__(self, options: SquashfsOptions, processors: int) -> None:
-        self._options = options
-        self._processors = processors
-        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
-        self._threads: list[Thread] = []
-        # Made here, so that a missing library is reported before anything is read.
-        self._compress = make_compressor(options)
-
-    def submit(self, job: _Job) -> None:
-        wanted = self._options.compress_data
-        if job.kind == _FRAGMENT:
-            wanted = self._options.compress_fragments
-        if not wanted:
-            return
-        if self._processors <= 1:
-            job.packed = self._compress(job.data)
-            return
-        if not self._threads:
-            self._start()
-        job.done = Lock()
-        job.done.acquire()
-        self._jobs.put(job)
-
-    def result(self, job: _Job) -> tuple[bytes, int]:
-        """Wait for a job; return the bytes to store and their size as the format counts it."""
-        if job.done is not None:
-            job.done.acquire()
-            if not job.packed:
-                raise SquashfsError(f"The {self._options.compressor} compressor failed")
-        data, packed = job.data, job.packed
-        if packed and len(packed) < len(data):
-            return packed, len(packed)
-        return data, len(data) | DATA_UNCOMPRESSED
-
-    def close(self) -> None:
-        for _ in self._threads:
-            self._jobs.put(None)
-        for thread in self._threads:
-            thread.join()
-        self._threads.clear()
-
-    def _start(self) -> None:
-        for number in range(self._processors):
-            # A compressor has a state that threads cannot share.
-            compress = make_compressor(self._options)
-            thread = Thread(target=_work, args=(self._jobs, compress), name=f"squashfs-{number}")
-            thread.start()
-            self._threads.append(thread)
-
-
-def _work(jobs: SimpleQueue[_Job | None], compress: Compress) -> None:
-    get: Callable[[], _Job | None] = jobs.get
-    while (job := get()) is not None:
-        try:
-            job.packed = compress(job.data)
-        finally:
-            # Whatever happened: the writer waits for this lock, and finds nothing in `packed`.
-            assert job.done is not None
-            job.done.release()
 
 
 class _SparseSource:
@@ -453,39 +332,3 @@ class _SparseSource:
             self._extents.pop()
             offset, length = self._extents[-1]
         return max(offset, self._position), offset + length - max(offset, self._position)
-
-
-def split_token(token: object) -> tuple[int, int, FileBlocks | None]:
-    """Return `(fragment, offset, blocks)` of a content token; None is an empty file.
-
-    A file without fragment has fragment NO_FRAGMENT and offset 0.
-    """
-    if token is None:
-        return NO_FRAGMENT, 0, None
-    if isinstance(token, FileBlocks):
-        if token.tail < 0:
-            return NO_FRAGMENT, 0, token
-        return token.tail >> FRAGMENT_SHIFT, token.tail & FRAGMENT_MASK, token
-    assert isinstance(token, int)
-    return token >> FRAGMENT_SHIFT, token & FRAGMENT_MASK, None
-
-
-def split_blocks(
-    content: FileBlocks, size: int, *, block_size: int, count: int
-) -> Iterator[tuple[int, int, FileBlocks]]:
-    """Yield `(offset, size, content)` of pieces of a file, each of at most `count` blocks."""
-    position, offset = content.start, 0
-    step = 4 * count
-    for first in range(0, len(content.sizes), step):
-        piece = FileBlocks()
-        piece.start = position
-        piece.sizes = content.sizes[first : first + step]
-        if first + step >= len(content.sizes):
-            piece.tail = content.tail
-            length = size - offset
-        else:
-            length = count * block_size
-        yield offset, length, piece
-        stored = unpack(f"<{len(piece.sizes) // 4}I", piece.sizes)
-        position += sum(packed & ~DATA_UNCOMPRESSED for packed in stored)
-        offset += length

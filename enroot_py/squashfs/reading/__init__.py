@@ -1,0 +1,1 @@
+"""The parts of `reader.py`: metadata tables, the tree, unpacking."""

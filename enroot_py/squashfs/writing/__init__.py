@@ -1,0 +1,1 @@
+"""The parts of `writer.py`: contents, metadata tables, the tree."""
