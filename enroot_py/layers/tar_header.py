@@ -180,7 +180,7 @@ def parse_xattrs(pax: dict[bytes, bytes]) -> dict[bytes, bytes] | None:
             name = unquote_to_bytes(key[17:])
             if b"SCHILY.xattr." + name not in pax:
                 try:
-                    xattrs[name] = base64.b64decode(value + b"=" * (-len(value) % 4))
+                    xattrs[name] = base64.b64decode(value + b"=" * (-len(value) % 4), validate=True)
                 except binascii.Error:
                     raise LayerError(f"an extended attribute is malformed: {name!r}") from None
     for name in list(xattrs):
