@@ -250,13 +250,21 @@ class _HeaderLimit:
         timer = threading.Timer(self.header_timeout, self._end, (expired,))
         timer.start()
         try:
-            return super().getresponse()  # type: ignore[misc]
+            response = super().getresponse()  # type: ignore[misc]
         except (OSError, http.client.HTTPException) as error:
             if expired.is_set():
-                raise TimeoutError(f"no answer within {self.header_timeout:g} s") from error
+                raise self._expired() from error
             raise
         finally:
             timer.cancel()
+        # The library takes a header that was cut off for a short one.
+        if expired.is_set():
+            response.close()
+            raise self._expired()
+        return response
+
+    def _expired(self) -> TimeoutError:
+        return TimeoutError(f"no answer within {self.header_timeout:g} s")
 
     def _end(self, expired: threading.Event) -> None:
         expired.set()

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import TracebackType
+from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 import requests
@@ -273,7 +274,7 @@ class Transport:
                 own = _keeps_secrets(asked, url)
                 return Exchange(response, url, own, deadline, self._idle_timeout)
             target = self._redirect_target(response, url)
-            response.close()
+            self._drain(Exchange(response, url, True, deadline, self._idle_timeout))
             if not _keeps_secrets(url, target):
                 secret = ""
                 if form is not None:
@@ -283,6 +284,14 @@ class Transport:
                     )
             url = target
         raise RegistryError(f"{shown_url(asked)} redirects without end")
+
+    def _drain(self, exchange: Exchange) -> None:
+        """Read what little comes with a redirect, so that the connection can be used again."""
+        length = exchange.header("Content-Length")
+        if length.isascii() and length.isdigit() and len(length) < 6:
+            exchange.read(1 << 20)
+        else:
+            exchange.close()
 
     def _redirect_target(self, response: requests.Response, url: str) -> str:
         location = self._session.get_redirect_target(response) or ""
@@ -311,13 +320,15 @@ class Transport:
         sent = {"User-Agent": _USER_AGENT, "Accept-Encoding": "identity", **headers}
         if secret:
             sent["Authorization"] = secret
+        # None waits for ever, which the library allows and its type annotations do not.
+        connect: Any = self.settings.connect_timeout or None
         request = requests.Request("GET" if form is None else "POST", url, sent, data=form)
         try:
-            return self._session.send(
+            # Not through the session's own send(): it prepares to follow redirects by itself.
+            return self._session.get_adapter(url).send(
                 self._session.prepare_request(request),
                 stream=True,
-                allow_redirects=False,
-                timeout=(self.settings.connect_timeout or None, self._idle_timeout),
+                timeout=(connect, self._idle_timeout),
                 proxies={"http": proxy, "https": proxy} if proxy else {},
             )
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
