@@ -61,12 +61,30 @@ def is_wanted(context: HookContext, name: str, environ: dict[str, str]) -> bool:
         return settings.remap_root
     if name in ("slurm-pmi", "slurm-pytorch"):
         return "SLURM_JOB_ID" in host
+    if name == "mellanox" and ("RDMA_VISIBLE_DEVICES" in host or "RDMA_VISIBLE_DEVICES" in environ):
+        return True
     if name in ("mellanox", "sharp"):
         return "MELLANOX_VISIBLE_DEVICES" in host or "MELLANOX_VISIBLE_DEVICES" in environ
+    if name == "nvidia" and _wants_gpus_by_setting(context):
+        return True
     if name in ("nvidia", "mig-config"):
         asked = bool(context.gpus or context.devices)
         return asked or "NVIDIA_VISIBLE_DEVICES" in host or "NVIDIA_VISIBLE_DEVICES" in environ
     return True
+
+
+def _wants_gpus_by_setting(context: HookContext) -> bool:
+    """Tell whether settings ask for GPUs, or a former start left traces that have to go."""
+    host = context.settings.environment
+    if "ENROOT_GPU_DEFAULT_DEVICES" in host or "ENROOT_GPU_LEGACY_IMAGES" in host:
+        return True
+    if "AMD_VISIBLE_DEVICES" in host or "HABANA_VISIBLE_DEVICES" in host:
+        return True
+    if context.is_image:
+        return False
+    from enroot_py.gpu.rootfs.leftover import has_leftover
+
+    return has_leftover(context.rootfs)
 
 
 def run_builtin(context: HookContext, name: str) -> Edits:

@@ -1,0 +1,1 @@
+"""Container Device Interface: read, check, resolve, apply and write specifications."""

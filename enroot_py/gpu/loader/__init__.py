@@ -1,0 +1,1 @@
+"""The dynamic loader's files: its cache and the shared objects themselves."""

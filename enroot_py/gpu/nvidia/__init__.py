@@ -1,0 +1,1 @@
+"""NVIDIA: discovery of the driver, and the plan of its injection."""

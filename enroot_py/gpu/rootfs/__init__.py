@@ -1,0 +1,1 @@
+"""Put an injection into a mounted root filesystem: look, place, carry out, undo."""
