@@ -32,24 +32,24 @@ class BlobWriter:
     """Takes a blob's bytes as they arrive, counts and hashes them.
 
     Attributes:
-        offset: bytes taken so far.
-        hashed: `check` checks the digest too.
+        offset: bytes taken so far, those of an earlier, interrupted download included.
+        hashed: `check` checks the digest, and nobody else needs to.
     """
 
-    def __init__(self, file: BinaryIO, descriptor: Descriptor, *, hashed: bool = True) -> None:
+    hashed = True
+
+    def __init__(self, file: BinaryIO, descriptor: Descriptor) -> None:
         """Start with what the file has already, and continue after it.
 
         Args:
             file: open for reading and writing, unbuffered.
             descriptor: what is expected.
-            hashed: check the digest here; False if whoever writes checks it himself.
         """
         self._file = file
         self._descriptor = descriptor
-        self._hash = descriptor.digest.new_hash() if hashed else None
-        self.hashed = hashed
+        self._hash = descriptor.digest.new_hash()
         self.offset = 0
-        if not hashed or os.fstat(file.fileno()).st_size > descriptor.size:
+        if os.fstat(file.fileno()).st_size > descriptor.size:
             self.restart()
         while chunk := file.read(_CHUNK):
             self._take(chunk)
@@ -72,14 +72,13 @@ class BlobWriter:
                 f"Blob {self._descriptor.digest} is longer than the {self._descriptor.size} bytes"
                 " that its manifest says"
             )
-        if self._hash is not None:
-            self._hash.update(data)
+        self._hash.update(data)
 
     def restart(self) -> None:
         """Forget every byte."""
         self._file.seek(0)
         self._file.truncate()
-        self._hash = self._hash and self._descriptor.digest.new_hash()
+        self._hash = self._descriptor.digest.new_hash()
         self.offset = 0
 
     def check(self) -> None:
@@ -93,7 +92,7 @@ class BlobWriter:
                 f"Blob {self._descriptor.digest} ended after {self.offset} of"
                 f" {self._descriptor.size} bytes"
             )
-        if self._hash is not None and self._hash.hexdigest() != self._descriptor.digest.hex:
+        if self._hash.hexdigest() != self._descriptor.digest.hex:
             raise DigestMismatchError(
                 f"Blob {self._descriptor.digest} has other contents: they hash to"
                 f" {self._hash.hexdigest()}"
@@ -199,7 +198,6 @@ class BlobStore:
         descriptor: Descriptor,
         *,
         private: bool,
-        hashed: bool = True,
         cancelled: Callable[[], bool] | None = None,
     ) -> Iterator[BlobWriter | None]:
         """Take in a blob that is missing; of several processes that want to, one does.
@@ -209,7 +207,6 @@ class BlobStore:
 
         Args:
             private: it was obtained with credentials, and is not for other users.
-            hashed: check the digest; False if what writes the bytes checks it.
             cancelled: asked while another process downloads it; True ends the waiting.
 
         Yields:
@@ -230,12 +227,14 @@ class BlobStore:
                 yield None
                 return
             try:
-                writer = BlobWriter(file, descriptor, hashed=hashed)
+                writer = BlobWriter(file, descriptor)
                 yield writer
                 writer.check()
-            except (OSError, DigestMismatchError):
+            except BaseException as error:
                 # Neither what fills the disk nor what is wrong is worth keeping.
-                os.unlink(partial)
+                useless = isinstance(error, (OSError, DigestMismatchError))
+                if useless or not os.fstat(file.fileno()).st_size:
+                    os.unlink(partial)
                 raise
             self._deliver(file, partial, descriptor, private=private)
 

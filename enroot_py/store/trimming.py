@@ -72,10 +72,15 @@ def prune(folders: CacheFolders) -> list[CacheEntry]:
     unneeded = [
         entry
         for entry in list_entries(folders)
-        if (entry.kind == BLOB and not entry.references and entry.used < oldest)
-        or (entry.kind == PARTIAL and entry.used < oldest)
+        if entry.kind == BLOB and not entry.references and entry.used < oldest
     ]
-    return _remove_all(folders, unneeded)
+    return remove_stale_partials(folders) + _remove_all(folders, unneeded)
+
+
+def remove_stale_partials(folders: CacheFolders) -> list[CacheEntry]:
+    """Remove downloads that were interrupted more than a day ago; returns what was removed."""
+    oldest = time.time() - _FRESH
+    return [entry for entry in _partials(folders) if entry.used < oldest and _remove(entry)]
 
 
 def shrink(folders: CacheFolders, limit: int) -> list[CacheEntry]:

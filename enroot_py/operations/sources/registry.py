@@ -20,6 +20,7 @@ from enroot_py.store.blobs import BlobStore
 from enroot_py.store.cache_folders import SETTING
 from enroot_py.store.file_system import find_file_system, space_error
 from enroot_py.store.layout_index import read_index, record_image
+from enroot_py.store.trimming import remove_stale_partials
 
 
 class RegistrySource(ImageSource):
@@ -65,6 +66,7 @@ class RegistrySource(ImageSource):
         found = self._open_found(layers)
         missing = {layer.digest: layer for layer in layers if layer.digest not in found}
         if missing:
+            remove_stale_partials(self._store.folders)
             self._check_space(sum(layer.size for layer in missing.values()))
             if self._client is None:
                 self._ask_registry()
@@ -161,9 +163,7 @@ class RegistrySource(ImageSource):
         self, layer: Descriptor, report: Callable[[int], None], called_off: Callable[[], bool]
     ) -> HeldLayer:
         assert self._client is not None
-        with self._store.create(
-            layer, private=self._private, hashed=False, cancelled=called_off
-        ) as writer:
+        with self._store.create(layer, private=self._private, cancelled=called_off) as writer:
             if writer is not None:
                 self._client.download_blob(layer, writer, report)
         return HeldLayer(self._store.open(layer))

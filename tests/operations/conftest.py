@@ -1,0 +1,33 @@
+"""A registry on loopback and a user's folders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.operations.importing import Workplace, add_cases
+from tests.registry.fake_registry import FakeRegistry
+from tests.registry.images import ImageStore
+
+
+@pytest.fixture(scope="session")
+def case_images() -> ImageStore:
+    """The images `t/NAME:1` of `importing.CASES`."""
+    store = ImageStore()
+    add_cases(store)
+    return store
+
+
+@pytest.fixture
+def registry() -> Iterator[FakeRegistry]:
+    """An empty registry."""
+    with FakeRegistry() as server:
+        yield server
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Workplace:
+    """Folders of a user who has imported nothing yet."""
+    return Workplace(tmp_path)
