@@ -186,7 +186,7 @@ class Authenticator:
         if not kinds:
             return AuthenticationError(
                 f"{self._endpoint.host} refuses {self._endpoint.repository} {self.account} "
-                f"({status_text(401)}) and does not say how to log in{words}",
+                f"and does not say how to log in: {status_text(401)}{words}",
                 hint=self._refusal_hint(),
             )
         return AuthenticationError(
@@ -241,8 +241,8 @@ class Authenticator:
         if not credentials or not credentials.password:
             words = f": {said}" if said else ""
             raise AuthenticationError(
-                f"{self._endpoint.host} needs an account for {self._endpoint.repository} "
-                f"({status_text(401)}){words}",
+                f"{self._endpoint.host} needs an account for {self._endpoint.repository}: "
+                f"{status_text(401)}{words}",
                 hint=self._refusal_hint(),
             )
         header = _basic_header(credentials)

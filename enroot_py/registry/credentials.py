@@ -45,7 +45,7 @@ class Credentials:
         user: login name.
         password: may be empty beside an identity token.
         identity_token: an OAuth2 refresh token, or "".
-        source: for messages: "/home/me/.config/enroot/.credentials (machine nvcr.io)".
+        source: for messages: "/home/me/.config/enroot/.credentials, machine nvcr.io".
         deliberate: the user wrote it for this program; a login of another tool is not.
     """
 
@@ -139,7 +139,7 @@ def _from_credentials_file(settings: Settings, registry: str, user: str) -> Cred
         for entry in file.entries:
             if entry.machine == name and user in ("", entry.login):
                 password = find_password(entry, file, settings.environment)
-                return Credentials(entry.login, password, source=f"{file.path} (machine {name})")
+                return Credentials(entry.login, password, source=f"{file.path}, machine {name}")
     return None
 
 
@@ -214,7 +214,7 @@ def _accounts(
         parts = repository.split("/")
         for count in range(len(parts), -1, -1):
             account = listed.get("/".join([name, *parts[:count]]))
-            found = _decode_account(account, f"{path} ({name})")
+            found = _decode_account(account, f"{path}, {name}")
             if found:
                 yield found
 

@@ -141,7 +141,7 @@ def _parse_mirrors(text: str, origin: str) -> dict[str, tuple[str, ...]]:
 
 def _check_mirror(place: str, word: str, where: str) -> None:
     match = _MIRROR.fullmatch(place)
-    if not match:
+    if not match or "@" in place or "#" in place:
         raise _malformed(word, where)
     prefix = f"{match[3]}/" if match[3] else ""
     try:

@@ -195,7 +195,7 @@ def refused(
     """
     words = f": {said}" if said else ""
     return AuthenticationError(
-        f"{host} refuses {what} {account} ({status_text(status)}){words}", hint=hint
+        f"{host} refuses {what} {account}: {status_text(status)}{words}", hint=hint
     )
 
 

@@ -264,10 +264,15 @@ class FakeRegistry:
         """Scheme and host, without a trailing slash."""
         return f"{'https' if self._tls else 'http'}://{self.host}"
 
-    def fault(self, where: str, action: Action, *, times: int = 1 << 30) -> None:
-        """Let `action` answer the next `times` requests whose path contains `where`."""
+    def fault(
+        self, where: str, action: Action, *, times: int = 1 << 30, first: bool = False
+    ) -> None:
+        """Let `action` answer the next `times` requests whose path contains `where`.
+
+        Faults for the same path take their turns in order; `first` goes before all others.
+        """
         with self.lock:
-            self._faults.append((where, action, [times]))
+            self._faults.insert(0 if first else len(self._faults), (where, action, [times]))
 
     def paths(self, part: str = "") -> list[str]:
         """Paths of the requests so far that contain `part`."""
