@@ -10,7 +10,7 @@ import os
 
 import pytest
 
-PREPARED = ("kernel", "root", "network", "podman", "slurm", "gpu", "parity", "soak")
+PREPARED = ("kernel", "root", "network", "podman", "slurm", "gpu", "shells", "parity", "soak")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

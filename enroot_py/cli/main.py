@@ -35,21 +35,37 @@ def main(words: Sequence[str] | None = None) -> int:
     """
     log.set_sink(_show)
     try:
+        _open_standard_streams()
         status = _dispatch(sys.argv[1:] if words is None else words)
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
         return status
     except EnrootError as error:
         return _fail(error)
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # Python flushes stdout once more on its way out; give it something that takes the bytes.
-        os.dup2(os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC), 1)
+        _abandon_stdout()
         return BROKEN_PIPE
     except OSError as error:
         from enroot_py.cli.system_errors import explain
 
+        _abandon_stdout()
         return _fail(explain(error))
+
+
+def _open_standard_streams() -> None:
+    """Give closed standard streams /dev/null, lest some file of ours gets their number."""
+    for fd in (0, 1, 2):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+
+
+def _abandon_stdout() -> None:
+    """Let what is still buffered vanish: Python flushes stdout once more on its way out."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC), 1)
 
 
 def run_command(command: Command, arguments: Arguments) -> int:

@@ -15,12 +15,14 @@ if TYPE_CHECKING:
 def import_image(arguments: Arguments) -> int:
     """`enroot import`: fetch an image and write it to a file."""
     from enroot_py.operations.import_image import import_image as run
+    from enroot_py.operations.progress import open_progress
 
     run(
         arguments.operands[0],
         arguments.text("output"),
         arch=arguments.text("arch"),
         force=arguments.flag("force"),
+        progress=open_progress(),
     )
     return 0
 
@@ -28,12 +30,14 @@ def import_image(arguments: Arguments) -> int:
 def load(arguments: Arguments) -> int:
     """`enroot load`: fetch an image and make a container out of it."""
     from enroot_py.operations.load import load as run
+    from enroot_py.operations.progress import open_progress
 
     run(
         arguments.operands[0],
         arguments.text("name"),
         arch=arguments.text("arch"),
         force=arguments.flag("force"),
+        progress=open_progress(),
     )
     return 0
 

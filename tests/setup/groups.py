@@ -45,7 +45,8 @@ def groups(mode: str) -> list[Group]:
     pytest = BASE / "venv/bin/pytest"
     soak = "" if mode == "soak" else " and not soak"
     rest = f"not gpu{soak}"
-    pure = "not kernel and not root and not network and not podman and not slurm and not parity"
+    prepared = ("kernel", "root", "network", "podman", "slurm", "shells", "parity")
+    pure = " and ".join(f"not {name}" for name in prepared)
     wanted = [
         Group("unprivileged", f"not root and not slurm and {rest}", USER, pytest),
         Group("root", f"root and not slurm and {rest}", "root", pytest),

@@ -118,7 +118,8 @@ def _refusal(variable: str, path: str) -> Finding | None:
         remedy = f"sudo install -d -m 700 -o {os.geteuid()} -g {os.getegid()} {path}"
         return fault(variable, f"{path} {what}", remedy, _elsewhere(variable))
     status = os.stat(path) if nearest == path else None
-    if status and variable != "ENROOT_TEMP_PATH":
+    # A cache may be shared, temporary folders always are.
+    if status and variable not in ("ENROOT_TEMP_PATH", "ENROOT_CACHE_PATH"):
         if status.st_uid != os.geteuid():
             text = f"{path} belongs to user {status.st_uid}"
             return fault(variable, text, f"sudo chown {os.geteuid()} {path}", _elsewhere(variable))
