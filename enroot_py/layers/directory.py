@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from enroot_py import log
 from enroot_py.errors import SpaceError, StoreError, UnsafePathError
-from enroot_py.layers.entry import OVERLAY_XATTRS, ByteSource, Node, widened_mode
+from enroot_py.layers.entry import OVERLAY_XATTRS, ByteSource, Node, quoted, widened_mode
 
 MAX_MTIME = (1 << 32) - 1
 """Latest time that a squashfs image can hold; loading and importing must give the same tree."""
@@ -203,11 +203,11 @@ class _Placer:
         """Place nodes up to the next directory, which is returned; None if there is none."""
         for name, node in entries:
             if not name or b"/" in name or b"\0" in name or name in (b".", b".."):
-                raise UnsafePathError(f"not the name of a file: {name[:300]!r}")
+                raise UnsafePathError(f"not the name of a file: {quoted(name)}")
             if node.children is not None:
                 return name, node
             if node.kind in (stat.S_IFCHR, stat.S_IFBLK):
-                log.warn_once("device", f"Left out device nodes, such as {name!r}")
+                log.warn_once("device", f"Left out device nodes, such as {quoted(name)}")
             elif node not in self._shared:
                 if node.content is None:
                     _make(node, name, fd)

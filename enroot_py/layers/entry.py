@@ -12,10 +12,13 @@ Pure: no files, no system calls.
 
 from __future__ import annotations
 
+import os
 import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
+
+from enroot_py import log
 
 OVERLAY_XATTRS = (b"trusted.overlay.", b"user.overlay.", b"user.fuseoverlayfs.")
 """Prefixes of the attributes by which overlay file systems mark what is hidden. No image has them:
@@ -137,6 +140,12 @@ def widened_mode(node: Node) -> int:
     if node.kind == stat.S_IFDIR:
         return node.mode | 0o700
     return node.mode | (0o500 if node.mode & 0o111 else 0o400)
+
+
+def quoted(name: bytes) -> str:
+    """Return a name or path for a message: on one line, harmless to a terminal, not too long."""
+    text = os.fsdecode(name if len(name) <= 300 else name[:300] + b"...")
+    return f"'{log.printable(text)}'"
 
 
 def walk(root: Node) -> Iterator[tuple[bytes, Node]]:

@@ -18,7 +18,7 @@ from typing import BinaryIO, NamedTuple
 
 from enroot_py import log
 from enroot_py.errors import LayerError, LimitError
-from enroot_py.layers.entry import ContentSink, Limits, Node
+from enroot_py.layers.entry import ContentSink, Limits, Node, quoted
 from enroot_py.layers.tar_stream import TarStream, open_archive
 from enroot_py.layers.tree import Tree
 from enroot_py.layers.whiteout import (
@@ -94,7 +94,7 @@ class LayerMerger:
         if self._devices:
             log.warn(
                 f"Left out device nodes ({len(self._devices)}): an ordinary user cannot make "
-                f"them; the first was {min(self._devices)!r}"
+                f"them; the first was {quoted(min(self._devices))}"
             )
         tree = Tree()
         for layer in reversed(self._layers):
@@ -164,8 +164,8 @@ class LayerMerger:
                 tree.remove(parent, base)
             elif not tree.link(parent, base, what) and not self._is_left_out(what):
                 raise LayerError(
-                    f"{_join(parent, base)[:300]!r} is a hard link to a file that is not there: "
-                    f"{what[:300]!r}"
+                    f"{quoted(_join(parent, base))} is a hard link to a file that is not there: "
+                    f"{quoted(what)}"
                 )
 
     def _is_left_out(self, path: bytes) -> bool:

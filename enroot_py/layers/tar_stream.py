@@ -22,7 +22,7 @@ from typing import BinaryIO
 from enroot_py import log
 from enroot_py.errors import LayerError, LimitError
 from enroot_py.layers.compression import ChunkSource, ReadAhead, decompress
-from enroot_py.layers.entry import Limits, Node
+from enroot_py.layers.entry import Limits, Node, quoted
 from enroot_py.layers.tar_header import (
     BLOCK,
     MAX_EXTENTS,
@@ -276,7 +276,7 @@ class TarStream:
             return name, link, 0
         if kind == stat.S_IFLNK:
             if not 0 < len(link) <= _MAX_TARGET:
-                raise LayerError(f"the target of {name[:300]!r} has {len(link)} bytes")
+                raise LayerError(f"the target of {quoted(name)} has {len(link)} bytes")
             node.target = link
         elif kind in (stat.S_IFCHR, stat.S_IFBLK):
             major = parse_number(header[329:337], "a device number")
@@ -378,7 +378,7 @@ class TarStream:
 def _one_name(long: bytes, pax: bytes) -> bytes:
     """Return the name that a GNU long name or a PAX record gives; programs differ on which wins."""
     if long and pax and long != pax:
-        raise LayerError(f"a member has two names: {long[:300]!r} and {pax[:300]!r}")
+        raise LayerError(f"a member has two names: {quoted(long)} and {quoted(pax)}")
     if b"\0" in pax:
-        raise LayerError(f"a name contains a zero byte: {pax[:300]!r}")
+        raise LayerError(f"a name contains a zero byte: {quoted(pax)}")
     return long or pax

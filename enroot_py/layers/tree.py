@@ -20,7 +20,7 @@ from __future__ import annotations
 import stat
 
 from enroot_py.errors import LayerError
-from enroot_py.layers.entry import Node, new_directory
+from enroot_py.layers.entry import Node, new_directory, quoted
 
 MAX_LINKS = 40
 """Symbolic links followed for one path, as in Linux (path_resolution(7))."""
@@ -85,7 +85,7 @@ class Tree:
         if node is None:
             return False
         if node.children is not None:
-            raise LayerError(f"a hard link to a directory: {target[:300]!r}")
+            raise LayerError(f"a hard link to a directory: {quoted(target)}")
         self.place(parent, name, node)
         return True
 
@@ -188,7 +188,7 @@ class Tree:
             elif node.kind == stat.S_IFLNK:
                 links += 1
                 if links > MAX_LINKS or steps > _MAX_STEPS:
-                    raise LayerError(f"too many levels of symbolic links: {path[:300]!r}")
+                    raise LayerError(f"too many levels of symbolic links: {quoted(path)}")
                 if node.target.startswith(b"/"):
                     names.clear()
                     del stack[1:]
@@ -197,7 +197,7 @@ class Tree:
             elif node.children is None:
                 if not create:
                     return None
-                raise LayerError(f"{component!r} is not a directory: {path[:300]!r}")
+                raise LayerError(f"{quoted(component)} is not a directory: {quoted(path)}")
             names.append(component)
             stack.append(node)
         return stack[-1]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from enroot_py.errors import LayerError, UnsafePathError
-from enroot_py.layers.entry import Node
+from enroot_py.layers.entry import Node, quoted
 
 Operation = tuple[bytes, bytes, "Node | bytes | None"]
 """What a member does: in the directory of this path, to this name, this: place a node there, make
@@ -44,12 +44,12 @@ def split_path(name: bytes) -> tuple[bytes, bytes]:
     if not path or path[0] in b"./" or b"/." in path or b"//" in path:
         components = [part for part in path.split(b"/") if part not in (b"", b".")]
         if b".." in components:
-            raise UnsafePathError(f"a name leads out of its directory: {name[:300]!r}")
+            raise UnsafePathError(f"a name leads out of its directory: {quoted(name)}")
         path = b"/".join(components)
     slash = path.rfind(b"/")
     base = path[slash + 1 :]
     if len(base) > MAX_NAME or len(path) > MAX_PATH:
-        raise LayerError(f"a name is too long: {name[:300]!r} ({len(path)} bytes)")
+        raise LayerError(f"a name is too long: {quoted(name)} ({len(path)} bytes)")
     return path[:slash] if slash > 0 else b"", base
 
 
@@ -61,11 +61,11 @@ def is_reserved_directory(path: bytes) -> bool:
     """
     for component in path.split(b"/"):
         if len(component) > MAX_NAME:
-            raise LayerError(f"a name is too long: {component!r}")
+            raise LayerError(f"a name is too long: {quoted(component)}")
         if component.startswith(RESERVED):
             return True
         if component.startswith(PREFIX):
-            raise LayerError(f"something lies below a whiteout: {path[:300]!r}")
+            raise LayerError(f"something lies below a whiteout: {quoted(path)}")
     return False
 
 
@@ -81,7 +81,9 @@ def whiteout(parent: bytes, base: bytes) -> Operation | None:
         return None
     name = base[len(PREFIX) :]
     if name in (b"", b".", b".."):
-        raise LayerError(f"a whiteout that names nothing: {base!r} in {b'/' + parent!r}")
+        raise LayerError(
+            f"a whiteout that names nothing: {quoted(base)} in {quoted(b'/' + parent)}"
+        )
     return parent, name, None
 
 

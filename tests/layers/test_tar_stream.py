@@ -303,6 +303,12 @@ def test_a_sparse_map_that_makes_no_sense_is_refused(member: bytes) -> None:
         read(archive(member, file(b"next")))
 
 
+def test_a_sparse_map_without_end_is_refused() -> None:
+    table = b"%d\n" % ((1 << 20) + 1) + b"0\n0\n" * ((1 << 20) + 1)
+    with pytest.raises(LayerError, match="1048577 extents"):
+        read(archive(sparse_1_0(table)))
+
+
 OVERFLOW = b"\x80" + b"\xff" * 11
 
 
