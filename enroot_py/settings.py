@@ -137,6 +137,16 @@ def parse_size(text: str) -> int:
     return int(size)
 
 
+def format_size(size: int) -> str:
+    """Return a number of bytes for people: "512 B", "1.5 GiB"."""
+    value = float(size)
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if value < 1024:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.1f} PiB"
+
+
 def package_share_path() -> str:
     """Return the folder of the files that this package ships (`share/enroot`)."""
     package = os.path.dirname(os.path.abspath(__file__))

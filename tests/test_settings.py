@@ -10,7 +10,14 @@ import pytest
 from enroot_py.cli.texts.variables import VARIABLES
 from enroot_py.config_file import parse_directives
 from enroot_py.errors import SettingsError
-from enroot_py.settings import VERSION, Settings, config_files, load_settings, parse_size
+from enroot_py.settings import (
+    VERSION,
+    Settings,
+    config_files,
+    format_size,
+    load_settings,
+    parse_size,
+)
 
 
 class Host:
@@ -165,6 +172,15 @@ def test_zero_processors_means_all_of_them(host: Host) -> None:
 )
 def test_sizes_take_units(text: str, size: int) -> None:
     assert parse_size(text) == size
+
+
+@pytest.mark.parametrize(
+    "size, text",
+    [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (1536, "1.5 KiB"), (50 << 30, "50.0 GiB")]
+    + [(3 << 50, "3.0 PiB"), (5000 << 50, "5000.0 PiB")],
+)
+def test_sizes_are_shown_with_units(size: int, text: str) -> None:
+    assert format_size(size) == text
 
 
 @pytest.mark.parametrize("text", ["", "G", "-1", "1X", "1GB", "inf", "nan", "9999999999T"])

@@ -54,16 +54,6 @@ def write_json(value: object) -> None:
     write_text(json.dumps(value, indent=2) + "\n")
 
 
-def format_size(size: int) -> str:
-    """Return a number of bytes for people: "1.5 GiB"."""
-    amount, unit = float(size), "B"
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB", "PiB"):
-        if amount < 1024 or unit == "PiB":
-            break
-        amount /= 1024
-    return f"{amount:.0f} {unit}" if unit == "B" or amount >= 100 else f"{amount:.1f} {unit}"
-
-
 def report(error: EnrootError) -> None:
     """Show an error and its hint on stderr."""
     log_error(str(error))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from enroot_py.cli.output import format_size, write_json, write_line, write_table, write_text
+from enroot_py.cli.output import write_json, write_line, write_table, write_text
 from enroot_py.log import warn
-from enroot_py.settings import VERSION, load_settings
+from enroot_py.settings import VERSION, format_size, load_settings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

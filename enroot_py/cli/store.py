@@ -3,13 +3,17 @@ and those of the cache."""
 
 from __future__ import annotations
 
-from enroot_py.cli.output import confirm, report, write_line
-from enroot_py.errors import EnrootError
-from enroot_py.settings import load_settings
+from enroot_py.cli.output import confirm, report, write_json, write_line, write_table
+from enroot_py.errors import EnrootError, UsageError
+from enroot_py.log import info
+from enroot_py.settings import format_size, load_settings, parse_size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from enroot_py.cli.parse import Arguments
+    from enroot_py.operations.cache import CacheEntry
 
 
 def import_image(arguments: Arguments) -> int:
@@ -99,3 +103,66 @@ def remove(arguments: Arguments) -> int:
             report(error)
             status = error.exit_code
     return status
+
+
+def cache_list(arguments: Arguments) -> int:
+    """`enroot cache list`: what the cache holds, the least recently used first."""
+    from enroot_py.operations.cache import list_cache
+
+    entries = list_cache()
+    if arguments.flag("json"):
+        from dataclasses import asdict
+
+        write_json([asdict(entry) for entry in entries])
+        return 0
+    rows = [
+        (
+            _format_day(entry.used),
+            format_size(entry.size),
+            entry.kind,
+            entry.name,
+            ", ".join(entry.references),
+        )
+        for entry in entries
+    ]
+    write_table([("USED", "SIZE", "KIND", "NAME", "IMAGES"), *rows])
+    write_line(f"{len(entries)} entries, {format_size(sum(entry.size for entry in entries))}")
+    return 0
+
+
+def cache_prune(arguments: Arguments) -> int:
+    """`enroot cache prune`: delete what nothing uses."""
+    from enroot_py.operations.cache import prune_cache
+
+    return _say_what_went(prune_cache())
+
+
+def cache_limit(arguments: Arguments) -> int:
+    """`enroot cache limit`: shrink the cache."""
+    from enroot_py.operations.cache import limit_cache
+
+    if not arguments.operands:
+        settings = load_settings()
+        if not settings.cache_limit:
+            raise UsageError("No limit is set", hint="give a SIZE, or set ENROOT_CACHE_LIMIT")
+        return _say_what_went(limit_cache(settings=settings))
+    try:
+        size = parse_size(arguments.operands[0])
+    except ValueError:
+        raise UsageError(
+            f"Invalid size: {arguments.operands[0]}", hint="bytes, or a number like 50G"
+        ) from None
+    return _say_what_went(limit_cache(size))
+
+
+def _say_what_went(removed: Sequence[CacheEntry]) -> int:
+    for entry in removed:
+        info(f"Removed {entry.kind} {entry.name} ({format_size(entry.size)})")
+    write_line(f"{len(removed)} entries, {format_size(sum(entry.size for entry in removed))} freed")
+    return 0
+
+
+def _format_day(seconds: float) -> str:
+    import time
+
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))

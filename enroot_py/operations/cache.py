@@ -5,7 +5,7 @@ from __future__ import annotations
 from enroot_py.settings import Settings, load_settings
 from enroot_py.store import trimming
 from enroot_py.store.cache_folders import find_cache
-from enroot_py.store.trimming import CacheEntry
+from enroot_py.store.trimming import CacheEntry as CacheEntry
 
 
 def list_cache(*, settings: Settings | None = None) -> list[CacheEntry]:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from errno import EACCES, EDQUOT, EIO, ENOSPC, EPERM, EROFS, ESTALE
 
 from enroot_py.errors import EnrootError, SpaceError, StoreError
+from enroot_py.settings import format_size as format_size
 
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _NAMED = (EACCES, EPERM, EROFS, ESTALE, EIO)
 
 
@@ -90,16 +90,6 @@ def _unescape(text: str) -> str:
     for escape, character in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
         text = text.replace(escape, character)
     return text
-
-
-def format_size(size: int) -> str:
-    """Return a number of bytes for people: "512 B", "1.5 GiB"."""
-    value = float(size)
-    for unit in _UNITS[:-1]:
-        if value < 1024:
-            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1024
-    return f"{value:.1f} {_UNITS[-1]}"
 
 
 def space_error(path: str, *, stage: str, setting: str, cause: str, needed: int = 0) -> SpaceError:

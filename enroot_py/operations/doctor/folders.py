@@ -10,7 +10,7 @@ import stat
 
 from enroot_py.operations.doctor.findings import Finding, fault, note, ok
 from enroot_py.operations.info import describe_path, setting_paths
-from enroot_py.settings import Settings, config_files
+from enroot_py.settings import Settings, config_files, format_size
 from enroot_py.store.file_system import FileSystem
 
 _LOW = 2**30  # bytes; less free space than any image worth running needs
@@ -87,7 +87,7 @@ def _folder(variable: str, path: str) -> Finding:
     if refusal:
         return refusal
     free = facts.file_system.free
-    text = f"{path} on {facts.file_system.kind}, {free / 2**30:.1f} GiB free"
+    text = f"{path} on {facts.file_system.kind}, {format_size(free)} free"
     if variable == "ENROOT_DATA_PATH" and "noexec" in facts.file_system.options:
         point = facts.file_system.mount_point
         return fault(
