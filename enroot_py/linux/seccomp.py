@@ -58,7 +58,7 @@ _AUDIT_ARCH = {
     "aarch64": 0xC00000B7,
     "ppc64le": 0xC0000015,
 }
-_INTERFACES = {
+_INTERFACES: dict[str, dict[str, tuple[str, ...]]] = {
     # machine: for each architecture that the kernel reports, the tables of its system calls
     "x86_64": {"x86_64": ("x86_64", "x32"), "i386": ("i386",)},
     "aarch64": {"aarch64": ("aarch64",)},

@@ -1,0 +1,177 @@
+"""Mount a container's root filesystem: a folder, or an image under a layer of its own.
+
+Source: enroot 4.1.2 src/runtime.sh, runtime::_mount_rootfs() and runtime::_start().
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+
+from enroot_py import log
+from enroot_py.enter.mounts import Mounter
+from enroot_py.errors import KernelError, StoreError, UnsupportedError
+from enroot_py.linux.kernel import MNT_DETACH, Kernel
+from enroot_py.linux.path import resolve
+from enroot_py.plan.fstab import Mount
+from enroot_py.plan.mount_options import MS_BIND, MS_NODEV, MS_NOSUID, MS_RDONLY, MS_REC, MS_REMOUNT
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from enroot_py.enter.image import ImageServer
+    from enroot_py.plan.start import StartPlan
+
+LOCK = "/.lock"
+BUNDLE = "/.enroot"
+_SAFE = MS_NOSUID | MS_NODEV
+
+
+def make_workdir(path: str, euid: int) -> None:
+    """Make the runtime folder; everything in it will be hidden by the container's own tmpfs.
+
+    Raises:
+        StoreError: if it cannot be made, or belongs to somebody else.
+    """
+    try:
+        os.makedirs(path, mode=0o700, exist_ok=True)
+        status = os.lstat(path)
+    except OSError as error:
+        raise StoreError(
+            f"Cannot make the runtime folder {path}: {error.strerror}",
+            hint="ENROOT_RUNTIME_PATH or XDG_RUNTIME_DIR names another one",
+        ) from error
+    if status.st_uid not in (euid, 0):
+        raise StoreError(
+            f"The runtime folder {path} belongs to user {status.st_uid}",
+            hint="remove it, or set ENROOT_RUNTIME_PATH",
+        )
+
+
+def mount_rootfs(
+    kernel: Kernel,
+    plan: StartPlan,
+    *,
+    server: ImageServer | None,
+    unpack: Callable[[], str],
+) -> Mounter:
+    """Mount the working folder's tmpfs and the rootfs.
+
+    Args:
+        kernel: the way to system calls.
+        plan: says what and where.
+        server: serves the image, where that is how it is mounted.
+        unpack: returns a folder with the image's files, for where nothing serves it.
+
+    Returns:
+        The mounted rootfs, for mounts beneath it; to be closed by the caller.
+    """
+    locked = plan.namespaces.user
+    source = plan.rootfs
+    if source.is_image or source.borrowed:
+        # Opened before the tmpfs may hide it.
+        name = source.path
+        if server is None and source.is_image:
+            name = unpack()
+        lower_fd = -1 if server else _open_folder(name)
+        _mount_workdir(kernel, plan.workdir)
+        stack = os.path.join(plan.workdir, "overlay")
+        for folder in (stack, f"{stack}/lower", f"{stack}/upper", f"{stack}/work"):
+            os.mkdir(folder, 0o700)
+        if server is not None and not _serve(kernel, server, f"{stack}/lower"):
+            name = unpack()
+            lower_fd = _open_folder(name)
+        if lower_fd >= 0:
+            kernel.mount(f"/proc/self/fd/{lower_fd}", f"{stack}/lower", "", MS_BIND | MS_REC)
+            os.close(lower_fd)
+        _mount_overlay(kernel, stack, name, userxattr=locked)
+        return Mounter(kernel, stack, locked=locked)
+    _mount_workdir(kernel, plan.workdir)
+    return _mount_folder(kernel, source.path, locked=locked)
+
+
+def _open_folder(path: str) -> int:
+    return os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+
+
+def _mount_workdir(kernel: Kernel, path: str) -> None:
+    kernel.mount("tmpfs", path, "tmpfs", _SAFE, "mode=700")
+
+
+def _serve(kernel: Kernel, server: ImageServer, target: str) -> bool:
+    """Mount an image through its server; False, with a warning, if that does not work here."""
+    try:
+        server.mount(kernel, target)
+        return True
+    except (KernelError, UnsupportedError) as error:
+        log.warn(f"{error}; unpacking the image instead")
+    try:
+        kernel.umount(target, MNT_DETACH)
+    except KernelError:
+        pass  # it was never mounted
+    return False
+
+
+def _mount_folder(kernel: Kernel, path: str, *, locked: bool) -> Mounter:
+    kernel.mount(path, path, "", MS_BIND)
+    mounter = Mounter(kernel, path, locked=locked)
+    flags = MS_BIND | MS_REMOUNT | _SAFE | mounter.existing_flags(mounter.root_fd)
+    kernel.mount("", path, "", flags)
+    return mounter
+
+
+def _mount_overlay(kernel: Kernel, stack: str, name: str, *, userxattr: bool) -> None:
+    """Mount lower and upper of the folder `stack` on it.
+
+    The mount's source is `name`, the lower layer's path: by it the cache knows what is in use. The
+    layers' names are relative: colons and commas in a path mean something to overlayfs.
+    """
+    mode = stat.S_IMODE(os.stat(os.path.join(stack, "lower")).st_mode)
+    os.chmod(os.path.join(stack, "upper"), mode | 0o700)
+    options = "lowerdir=lower,upperdir=upper,workdir=work,xino=off"
+    if userxattr:
+        options += ",userxattr"
+    back = os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.chdir(stack)
+        kernel.mount(name, stack, "overlay", _SAFE, options)
+    except KernelError as error:
+        if error.errno in (errno.EPERM, errno.EINVAL, errno.ENODEV):
+            raise UnsupportedError(
+                f"Cannot stack a writable layer on the image: {error}",
+                hint="an ordinary user needs Linux 5.11 for it; `enroot create` unpacks the image,"
+                " and the container then starts everywhere",
+            ) from error
+        raise
+    finally:
+        os.fchdir(back)
+        os.close(back)
+
+
+def seal_rootfs(mounter: Mounter, *, writable: bool) -> None:
+    """Make the rootfs read-only unless it is to stay writable; the lock and a bundle always.
+
+    Source: enroot 4.1.2 src/runtime.sh, runtime::_start().
+    """
+    if not writable:
+        flags = MS_BIND | MS_REMOUNT | MS_RDONLY | _SAFE
+        flags |= mounter.existing_flags(mounter.root_fd)
+        mounter.kernel.mount("", f"/proc/self/fd/{mounter.root_fd}", "", flags)
+        return
+    for path, options in (
+        (BUNDLE, "rbind,nosuid,nodev,ro,private"),
+        (LOCK, "bind,nosuid,nodev,noexec,ro,private"),
+    ):
+        if _is_there(mounter, path):
+            entry = Mount(mounter.rootfs + path, path, options=tuple(options.split(",")))
+            mounter.apply((entry,))
+
+
+def _is_there(mounter: Mounter, path: str) -> bool:
+    try:
+        with resolve(mounter.root_fd, path):
+            return True
+    except KernelError:
+        return False
