@@ -16,8 +16,11 @@ from enroot_py.plan.fstab import Mount, parse_fstab
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from typing import NamedTuple
 
     from enroot_py.hooks.context import Edits, HookContext
+else:
+    from enroot_py.record import NamedTuple
 
 _LARGEST_ANSWER = 16 << 20
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -35,6 +38,7 @@ class Answers:
     def __init__(self, context: HookContext) -> None:
         self.environ = dict(context.environ)
         self.mounts: tuple[Mount, ...] = ()
+        self._current = False  # the files hold all this
         self._environ_file = _AnswerFile(context.environ_file)
         self._mounts_file = _AnswerFile(context.mounts_file)
 
@@ -42,11 +46,14 @@ class Answers:
         """Take over what a built-in hook answered."""
         self.environ.update(edits.environ)
         self.mounts += edits.mounts
+        self._current = False
 
     def write(self) -> None:
         """Bring the files up to date, for a hook that is about to run."""
-        self._environ_file.write(format_environ(self.environ.items()))
-        self._mounts_file.write(format_fstab(self.mounts))
+        if not self._current:
+            self._environ_file.write(format_environ(self.environ.items()))
+            self._mounts_file.write(format_fstab(self.mounts))
+            self._current = True
 
     def read(self, hook: str) -> None:
         """Take over what the hook `hook` (a path, for messages) wrote.
@@ -54,18 +61,37 @@ class Answers:
         Raises:
             HookError: if it left something else than a file of reasonable size, or a bad mount.
         """
-        text = self._environ_file.read(hook)
-        if text is not None:
-            self.environ = dict(parse_environ(text, None))
-        text = self._mounts_file.read(hook)
-        if text is not None:
-            try:
-                # Variables are not substituted in what hooks write: they have a shell for that.
-                mounts = parse_fstab(text.replace("${", "\\044{"), {}, hook)
-            except EnrootError as error:
-                raise HookError(str(error), path=hook, hint=error.hint) from error
-            # Parity: entries of another pass than the one after the hooks are never mounted.
-            self.mounts = tuple(mount for mount in mounts if mount.passno == 0)
+        answer = self._environ_file.read(hook)
+        if answer is not None:
+            if not answer.appended:
+                self.environ.clear()
+            self.environ.update(parse_environ(answer.text, None))
+        answer = self._mounts_file.read(hook)
+        if answer is not None:
+            mounts = self.mounts if answer.appended else ()
+            self.mounts = (*mounts, *_parse_mounts(answer.text, hook))
+
+
+def _parse_mounts(text: str, hook: str) -> Iterable[Mount]:
+    try:
+        # Variables are not substituted in what hooks write: they have a shell for that.
+        mounts = parse_fstab(text.replace("${", "\\044{"), {}, hook)
+    except EnrootError as error:
+        raise HookError(str(error), path=hook, hint=error.hint) from error
+    # Parity: entries of another pass than the one after the hooks are never mounted.
+    return (mount for mount in mounts if mount.passno == 0)
+
+
+class _Answer(NamedTuple):
+    """What a hook wrote.
+
+    Attributes:
+        text: the new lines if it appended them, else all of them.
+        appended: what was there before is still there.
+    """
+
+    text: str
+    appended: bool
 
 
 class _AnswerFile:
@@ -83,8 +109,8 @@ class _AnswerFile:
             self.state = _state(os.fstat(file.fileno()))
         self.text = text
 
-    def read(self, hook: str) -> str | None:
-        """Return the text if it changed since it was written or read; None if it did not."""
+    def read(self, hook: str) -> _Answer | None:
+        """Return what changed since the file was written or read; None if nothing did."""
         try:
             fd = os.open(self.path, _READ)
         except OSError as error:
@@ -103,10 +129,11 @@ class _AnswerFile:
                 text = os.fsdecode(file.read())
         finally:
             os.close(fd)
-        if text == self.text:
-            return None
+        old = self.text or ""
         self.text, self.state = text, _state(status)
-        return text
+        if text.startswith(old) and (not old or old.endswith("\n")):
+            return _Answer(text[len(old) :], appended=True)
+        return _Answer(text, appended=False)
 
 
 def _state(status: os.stat_result) -> tuple[int, ...]:

@@ -64,20 +64,22 @@ def hook_environment(context: HookContext) -> dict[str, str]:
     environ["ENROOT_MOUNTS"] = context.mounts_file
     environ["ENROOT_VERSION"] = VERSION
     path = environ.get("PATH") or os.defpath
-    folders = path.split(os.pathsep)
-    environ["PATH"] = os.pathsep.join([path, *(f for f in _command_folders() if f not in folders)])
+    folder = _command_folder()
+    if folder and folder not in path.split(os.pathsep):
+        path += os.pathsep + folder
+    environ["PATH"] = path
     return environ
 
 
-def _command_folders() -> list[str]:
-    """Return where the commands of this package may be: beside `enroot`, beside the interpreter."""
-    places = [os.path.realpath(sys.argv[0]) if sys.argv else "", sys.executable or ""]
-    folders = [os.path.dirname(place) for place in places]
-    return [
-        folder
-        for folder in dict.fromkeys(folders)
-        if folder and os.access(os.path.join(folder, "enroot-mount"), os.X_OK)
-    ]
+def _command_folder() -> str:
+    """Return where the commands of this package are: beside `enroot` or beside the interpreter."""
+    command = sys.argv[0] if sys.argv else ""
+    # The command may be a link into a virtual environment, whose interpreter is one out of it.
+    for place in (os.path.realpath(command), sys.executable or ""):
+        folder = os.path.dirname(place)
+        if folder and os.access(f"{folder}/enroot-mount", os.X_OK):
+            return folder
+    return ""
 
 
 def run_program(path: str, environ: Mapping[str, str], *, timeout: float) -> None:
