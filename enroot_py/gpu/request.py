@@ -97,18 +97,6 @@ class GpuRequest(NamedTuple):
 NOTHING = DeviceList(nothing=True)
 
 
-def wants_devices(
-    launcher: Mapping[str, str], container: Mapping[str, str], gpus: str, devices: tuple[str, ...]
-) -> bool:
-    """Tell quickly whether there can be anything to do; most containers end here."""
-    if gpus or devices or "ENROOT_GPU_DEFAULT_DEVICES" in launcher:
-        return True
-    if "ENROOT_GPU_LEGACY_IMAGES" in launcher and "CUDA_VERSION" in container:
-        return True
-    text = launcher[VISIBLE] if VISIBLE in launcher else container.get(VISIBLE, "")
-    return text.strip().lower() not in ("", "void")
-
-
 def read_options(environ: Mapping[str, str]) -> GpuOptions:
     """Read the configuration.
 

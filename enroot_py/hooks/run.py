@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from enroot_py.hooks.find import Hook
 
 _PACKAGE = "enroot_py.hooks.builtin."
+_ACCELERATORS = (
+    "NVIDIA_VISIBLE_DEVICES", "AMD_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
+    "INTEL_VISIBLE_DEVICES", "HABANA_VISIBLE_DEVICES",
+)  # fmt: skip
 
 
 def run_hooks(
@@ -65,11 +69,13 @@ def is_wanted(context: HookContext, name: str, environ: dict[str, str]) -> bool:
         return True
     if name in ("mellanox", "sharp"):
         return "MELLANOX_VISIBLE_DEVICES" in host or "MELLANOX_VISIBLE_DEVICES" in environ
-    if name == "nvidia" and _wants_gpus_by_setting(context):
+    if name in ("nvidia", "mig-config") and (context.gpus or context.devices):
         return True
-    if name in ("nvidia", "mig-config"):
-        asked = bool(context.gpus or context.devices)
-        return asked or "NVIDIA_VISIBLE_DEVICES" in host or "NVIDIA_VISIBLE_DEVICES" in environ
+    if name == "nvidia":
+        names = _ACCELERATORS
+        return any(n in host or n in environ for n in names) or _wants_gpus_by_setting(context)
+    if name == "mig-config":
+        return "NVIDIA_VISIBLE_DEVICES" in host or "NVIDIA_VISIBLE_DEVICES" in environ
     return True
 
 
@@ -77,8 +83,6 @@ def _wants_gpus_by_setting(context: HookContext) -> bool:
     """Tell whether settings ask for GPUs, or a former start left traces that have to go."""
     host = context.settings.environment
     if "ENROOT_GPU_DEFAULT_DEVICES" in host or "ENROOT_GPU_LEGACY_IMAGES" in host:
-        return True
-    if "AMD_VISIBLE_DEVICES" in host or "HABANA_VISIBLE_DEVICES" in host:
         return True
     if context.is_image:
         return False

@@ -77,6 +77,7 @@ class EditsPlanner:
         self.ignore_privileged = ignore_privileged
         self.warnings: list[str] = []
         self.notes: list[str] = []
+        self.gbm: list[Link] = []
 
     def plan(self, edits: ContainerEdits, meaning: HookMeaning) -> Injection:
         """Return the injection.
@@ -106,7 +107,7 @@ class EditsPlanner:
             libraries=tuple(libraries),
             programs=tuple(programs),
             binds=tuple(sorted(binds, key=lambda bind: bind.target.count("/"))),
-            links=tuple(links),
+            links=(*links, *self.gbm),
             environ=tuple((name, value) for name, _, value in environ),
             warnings=tuple(self.warnings),
             notes=(*self.notes, *meaning.notes),
@@ -201,11 +202,14 @@ class EditsPlanner:
         path = mount.container_path
         folder, _, name = path.rpartition("/")
         if self.rehome and ".so" in name:
+            inside = folder.rpartition("/")[2]
             elf = read_elf(mount.host_path)
-            if elf is not None and (not folders or folder in folders or folder.endswith("/vdpau")):
+            if elf is not None and (not folders or folder in folders or inside in ("vdpau", "gbm")):
                 soname = elf.soname or name
-                names = (name,) if name != soname else ()
-                inner = "vdpau" if folder.endswith("/vdpau") else ""
+                if inside == "gbm":
+                    self.gbm.append(Link(f"lib:gbm/{name}", f"../{soname}", self.kind))
+                names = (name,) if name != soname and inside != "gbm" else ()
+                inner = "vdpau" if inside == "vdpau" else ""
                 return Library(mount.host_path, soname, self.kind, names, elf.bits, inner)
         if self.rehome and folder in _PROGRAM_FOLDERS and facts.st_mode & 0o111:
             return Program(mount.host_path, path, self.kind)
