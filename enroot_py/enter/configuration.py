@@ -15,42 +15,60 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from enroot_py.settings import Settings
 
+FSTAB = "/etc/fstab"
+ENVIRON = "/etc/environment"
 _LIMIT = 4 << 20
 
 
-def read_mount_files(settings: Settings, root_fd: int) -> tuple[tuple[str, str], ...]:
+def read_own_file(root_fd: int, path: str) -> bytes | None:
+    """Return a configuration file of the mounted rootfs; None if it has none.
+
+    Raises:
+        SettingsError: if it cannot be read, or is too large to be one.
+    """
+    try:
+        return read_beneath(root_fd, path, limit=_LIMIT)
+    except KernelError as error:
+        raise SettingsError(f"Cannot read the container's {path}: {error}") from error
+
+
+def gather_mount_files(settings: Settings, own: bytes | None) -> tuple[tuple[str, str], ...]:
     """Return (name, text) of every fstab: the image's, the system's (or built in), the user's.
+
+    Args:
+        settings: say where the folders are.
+        own: the container's /etc/fstab.
 
     Source: enroot 4.1.2 src/runtime.sh, runtime::_do_mounts_init().
     """
     built_in = (("system.fstab", SYSTEM_FSTAB), ("config.fstab", CONFIG_FSTAB))
-    return _read(settings, root_fd, "/etc/fstab", "mounts.d", ".fstab", built_in)
+    return _gather(settings, own, FSTAB, "mounts.d", ".fstab", built_in)
 
 
-def read_environ_files(settings: Settings, root_fd: int) -> tuple[tuple[str, str], ...]:
+def gather_environ_files(settings: Settings, own: bytes | None) -> tuple[tuple[str, str], ...]:
     """Return (name, text) of every environment file, in the order in which they count.
+
+    Args:
+        settings: say where the folders are.
+        own: the container's /etc/environment.
 
     Source: enroot 4.1.2 src/runtime.sh, runtime::_do_environ().
     """
     built_in = (("terminal.env", ENVIRONMENT),)
-    return _read(settings, root_fd, "/etc/environment", "environ.d", ".env", built_in)
+    return _gather(settings, own, ENVIRON, "environ.d", ".env", built_in)
 
 
-def _read(
+def _gather(
     settings: Settings,
-    root_fd: int,
-    own: str,
+    own: bytes | None,
+    own_name: str,
     folder: str,
     suffix: str,
     built_in: tuple[tuple[str, str], ...],
 ) -> tuple[tuple[str, str], ...]:
     texts = []
-    try:
-        data = read_beneath(root_fd, own, limit=_LIMIT)
-    except KernelError as error:
-        raise SettingsError(f"Cannot read the container's {own}: {error}") from error
-    if data:
-        texts.append((f"the container's {own}", data.decode("utf-8", "surrogateescape")))
+    if own:
+        texts.append((f"the container's {own_name}", own.decode("utf-8", "surrogateescape")))
     system = _read_folder(os.path.join(settings.sysconf_path, folder), suffix)
     texts += built_in if system is None else system
     texts += _read_folder(os.path.join(settings.config_path, folder), suffix) or ()

@@ -77,7 +77,7 @@ def mount_rootfs(
             name = unpack()
         lower_fd = -1 if server else _open_folder(name)
         _mount_workdir(kernel, plan.workdir)
-        stack = os.path.join(plan.workdir, "overlay")
+        stack = plan.mounted_rootfs
         for folder in (stack, f"{stack}/lower", f"{stack}/upper", f"{stack}/work"):
             os.mkdir(folder, 0o700)
         if server is not None and not _serve(kernel, server, f"{stack}/lower"):

@@ -10,7 +10,13 @@ from __future__ import annotations
 
 import os
 
-from enroot_py.enter.configuration import read_environ_files, read_mount_files
+from enroot_py.enter.configuration import (
+    ENVIRON,
+    FSTAB,
+    gather_environ_files,
+    gather_mount_files,
+    read_own_file,
+)
 from enroot_py.enter.execute import execute
 from enroot_py.enter.namespaces import enter_namespaces
 from enroot_py.enter.process import close_on_exec, is_open
@@ -33,6 +39,7 @@ from enroot_py.plan.start import (
     AFTER_HOOKS,
     BEFORE_HOOKS,
     StartPlan,
+    host_variables,
     mounts_of_pass,
     plan_mounts,
     plan_start,
@@ -104,15 +111,17 @@ def _set_up(
 ) -> tuple[dict[str, str], bytes | None]:
     """Mount, run hooks, mount; return the container's environment and the script's own rc."""
     context = _hook_context(kernel, plan, mounter)
-    variables = _variables(context)
+    variables = host_variables(plan, context.rootfs, pid=context.pid)
     environ = context.environ
-    for _, text in read_environ_files(plan.settings, mounter.root_fd):
+    own = read_own_file(mounter.root_fd, ENVIRON)
+    for _, text in gather_environ_files(plan.settings, own):
         environ.update(parse_environ(text, variables))
     script = _open_script(plan, context)
     if script is not None:
         environ.update(script.environ())
     environ.update(plan.environ)
-    mounts = plan_mounts(read_mount_files(plan.settings, mounter.root_fd), plan, variables)
+    own = read_own_file(mounter.root_fd, FSTAB)
+    mounts = plan_mounts(gather_mount_files(plan.settings, own), plan, variables)
     mounter.apply(mounts_of_pass(mounts, BEFORE_HOOKS))
     edits = run_hooks(context, hooks, script)
     mounter.apply(edits.mounts)
@@ -135,8 +144,8 @@ def _hook_context(kernel: Kernel, plan: StartPlan, mounter: Mounter) -> HookCont
         settings=plan.settings,
         host=plan.host,
         kernel=kernel,
-        environ_file=f"{plan.workdir}/environment",
-        mounts_file=f"{plan.workdir}/fstab",
+        environ_file=plan.environ_file,
+        mounts_file=plan.mounts_file,
         environ={},
         mount=mounter.apply,
         is_image=plan.rootfs.is_image or plan.rootfs.borrowed,
@@ -145,20 +154,16 @@ def _hook_context(kernel: Kernel, plan: StartPlan, mounter: Mounter) -> HookCont
     )
 
 
-def _variables(context: HookContext) -> dict[str, str]:
-    """Return what `${NAME}` refers to in the container's configuration files."""
-    variables = dict(context.settings.environment)
-    variables["ENROOT_PID"] = str(context.pid)
-    variables["ENROOT_ROOTFS"] = context.rootfs
-    variables["ENROOT_WORKDIR"] = context.workdir
-    variables["ENROOT_ENVIRON"] = context.environ_file
-    variables["ENROOT_MOUNTS"] = context.mounts_file
-    return variables
-
-
 def _open_script(plan: StartPlan, context: HookContext) -> ConfScript | None:
     if not plan.conf:
         return None
     from enroot_py.hooks.conf_script import ConfScript
 
     return ConfScript(plan.conf, context)
+
+
+def dry_run(spec: StartSpec, *, settings: Settings | None = None) -> str:
+    """Return what `start` would do, as text; does nothing. See operations/dry_run.py."""
+    from enroot_py.operations.dry_run import describe_start
+
+    return describe_start(spec, settings=settings)

@@ -115,6 +115,23 @@ class StartPlan(NamedTuple):
     devices: tuple[str, ...]
     preserve_fds: tuple[int, ...]
 
+    @property
+    def environ_file(self) -> str:
+        """The file by which executed hooks change the container's environment."""
+        return f"{self.workdir}/environment"
+
+    @property
+    def mounts_file(self) -> str:
+        """The file by which executed hooks ask for mounts."""
+        return f"{self.workdir}/fstab"
+
+    @property
+    def mounted_rootfs(self) -> str:
+        """Where the rootfs will be mounted: absolute host path."""
+        if self.rootfs.is_image or self.rootfs.borrowed:
+            return f"{self.workdir}/overlay"
+        return self.rootfs.path
+
 
 def plan_start(
     spec: StartSpec, settings: Settings, host: HostFacts, rootfs: RootfsSource
@@ -238,6 +255,23 @@ def plan_descriptors(environment: Mapping[str, str], pid: int, preserve: int) ->
     if count.isdecimal() and environment.get("LISTEN_PID") in (str(pid), None):
         numbers.update(range(3, 3 + min(int(count), 1 << 16)))
     return tuple(sorted(numbers))
+
+
+def host_variables(plan: StartPlan, rootfs: str, *, pid: int) -> dict[str, str]:
+    """Return what `${NAME}` refers to in a container's configuration files.
+
+    Args:
+        plan: has the host's environment.
+        rootfs: absolute host path of the mounted rootfs.
+        pid: the container's process, as the host knows it.
+    """
+    variables = dict(plan.settings.environment)
+    variables["ENROOT_PID"] = str(pid)
+    variables["ENROOT_ROOTFS"] = rootfs
+    variables["ENROOT_WORKDIR"] = plan.workdir
+    variables["ENROOT_ENVIRON"] = plan.environ_file
+    variables["ENROOT_MOUNTS"] = plan.mounts_file
+    return variables
 
 
 def plan_mounts(
