@@ -127,7 +127,7 @@ def parse_manifest(data: bytes, content_type: str = "") -> Manifest | Index:
     document = _load_object(data)
     media_type = _media_type(document, content_type.partition(";")[0].strip().lower())
     is_index = "manifests" in document
-    if is_index and ("layers" in document or "config" in document or "fsLayers" in document):
+    if is_index and ("layers" in document or "config" in document):
         raise ManifestError("Manifest is ambiguous: it is an index and an image at once")
     if is_index != (media_type in INDEX_TYPES):
         raise ManifestError(f"Manifest is not what its media type says: {media_type}")
