@@ -5,6 +5,8 @@ On the start path: nothing is imported here that a start does not need.
 
 from __future__ import annotations
 
+import gc
+
 from enroot_py.errors import UsageError
 from enroot_py.log import warn
 from enroot_py.plan.spec import StartSpec
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 
 def start(arguments: Arguments) -> int:
     """`enroot start`: become a container."""
+    gc.disable()  # it would look at every module loaded, in a process that is about to exec
     target, *command = arguments.operands
     _warn_of_late_options(target, command)
     spec = StartSpec(
@@ -50,6 +53,7 @@ def execute(arguments: Arguments) -> int:
     """`enroot exec`: run a command in a running container."""
     from enroot_py.operations.exec import exec_
 
+    gc.disable()
     process, *command = arguments.operands
     if process.isascii() and process.isdigit():
         pid = int(process)
@@ -69,6 +73,7 @@ def batch(arguments: Arguments) -> int:
     """`enroot batch`: become the container that a configuration script names."""
     from enroot_py.operations.batch import batch as start_container
 
+    gc.disable()
     conf, *command = arguments.operands
     return start_container(conf, command)
 
