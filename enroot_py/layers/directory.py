@@ -249,13 +249,13 @@ def _make(node: Node, name: bytes, fd: int) -> None:
 def _set_file_metadata(node: Node, name: bytes | str, fd: int) -> None:
     """Set mode, time and attributes of a file in the directory `fd`, where only we can be."""
     if node.kind != stat.S_IFLNK:
-        os.chmod(name, widened_mode(node), dir_fd=fd)
         if node.xattrs and node.kind == stat.S_IFREG:
             file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
             try:
-                set_xattrs(file, node.xattrs)
+                set_xattrs(file, node.xattrs)  # while the file is writable, as that needs
             finally:
                 os.close(file)
+        os.chmod(name, widened_mode(node), dir_fd=fd)
     os.utime(name, ns=_times(node), dir_fd=fd, follow_symlinks=False)
 
 

@@ -200,7 +200,7 @@ class _Scanner:
             mode = stat.S_IMODE(status.st_mode)
             fd = self._open_up(name, status, mode | 0o400)
             os.fchmod(fd, mode)
-        if not os.path.samestat(os.fstat(fd), status):
+        if not _is_same(os.fstat(fd), status):
             os.close(fd)
             raise StoreError(f"{self._name(name)} is being changed while it is read")
         return fd
@@ -214,7 +214,7 @@ class _Scanner:
             )
         handle = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self._fd)
         try:
-            if not os.path.samestat(os.fstat(handle), status):
+            if not _is_same(os.fstat(handle), status):
                 raise StoreError(f"{self._name(name)} is being changed while it is read")
             # What the handle holds was seen to be ours, and no link: the name plays no part.
             path = f"/proc/self/fd/{handle}"
@@ -259,6 +259,13 @@ class _FileSource:
             size -= len(data)
             parts.append(data)
         return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _is_same(status: os.stat_result, earlier: os.stat_result) -> bool:
+    """Tell whether it is the same file still: numbers are used again, but not for another type."""
+    return os.path.samestat(status, earlier) and stat.S_IFMT(status.st_mode) == stat.S_IFMT(
+        earlier.st_mode
+    )
 
 
 def _find_extents(fd: int, size: int) -> list[tuple[int, int]]:

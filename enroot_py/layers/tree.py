@@ -25,8 +25,6 @@ from enroot_py.layers.entry import Node, new_directory, quoted
 MAX_LINKS = 40
 """Symbolic links followed for one path, as in Linux (path_resolution(7))."""
 
-_MAX_STEPS = 1 << 15
-
 
 class Tree:
     """An image's tree under construction.
@@ -167,10 +165,9 @@ class Tree:
         """Walk a path; leaves in `names` that of the directory found, free of links."""
         stack = [self.root]
         pending = path.split(b"/")[::-1] if path else []
-        links = steps = 0
+        links = 0
         while pending:
             component = pending.pop()
-            steps += 1
             if component in (b"", b"."):
                 continue
             if component == b"..":
@@ -187,7 +184,7 @@ class Tree:
                 node = children[component] = new_directory(implied=True)
             elif node.kind == stat.S_IFLNK:
                 links += 1
-                if links > MAX_LINKS or steps > _MAX_STEPS:
+                if links > MAX_LINKS:
                     raise LayerError(f"too many levels of symbolic links: {quoted(path)}")
                 if node.target.startswith(b"/"):
                     names.clear()
