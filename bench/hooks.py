@@ -12,14 +12,15 @@ from workplace import Workplace
 RUNS = 20
 HOOKS, MOUNTS, ENVIRON_FILES = 10, 40, 20
 
-# What hooks written for enroot do: functions of common.sh, the container's variables looked up by
-# grep, the answers appended.
+# What hooks written for enroot do, its own among them: functions of common.sh, the user looked
+# up, the container's variables looked up by grep, folders made, answers appended.
 HOOK = """\
 #!/usr/bin/env bash
 set -euo pipefail
 shopt -s lastpipe
 source "${ENROOT_LIBRARY_PATH}/common.sh"
-common::checkcmd grep awk
+common::checkcmd grep awk getent
+user=$(common::getpwent | cut -d ':' -f 1)
 tac "${ENROOT_ENVIRON}" | grep "^SITE_" | while IFS='=' read -r key value; do
     [ -v "${key}" ] || export "${key}=${value}"
 done || :
@@ -30,7 +31,9 @@ for name in NCCL_DEBUG UCX_TLS OMP_PLACES MKL_THREADING; do
 done
 source_folder=$(common::realpath "${HOME}")
 awk '$2 == "/proc" { found = 1 } END { exit !found }' /proc/mounts
-printf "%s /site/NUMBER none x-create=dir,bind,ro\\n" "${source_folder}" >> "${ENROOT_MOUNTS}"
+mkdir -p "${ENROOT_ROOTFS}/site/${user}"
+entry="${source_folder} /site/${user}/NUMBER none x-create=dir,bind,ro"
+printf "%s\\n" "${entry}" >> "${ENROOT_MOUNTS}"
 """
 
 
@@ -51,6 +54,7 @@ def run(report: Report, folder: Path, *, full: bool) -> None:
         "ENROOT_LIBRARY_PATH": library_path(enroot, environ),
         "ENROOT_ENVIRON": str(place.folder / "environ"),
         "ENROOT_MOUNTS": str(place.folder / "fstab"),
+        "ENROOT_ROOTFS": str(place.data / "bench"),
     }
     script = place.folder / "alone.sh"
     script.write_text(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -91,3 +92,12 @@ def inheritable_descriptors() -> set[str]:
         except OSError:
             continue
     return found
+
+
+def descriptors_of(pid: int, program: str) -> set[str]:
+    """Return the descriptors of a process, once it has become `program`."""
+    deadline = time.monotonic() + 30
+    while Path(f"/proc/{pid}/comm").read_text().strip() != program:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    return set(os.listdir(f"/proc/{pid}/fd"))

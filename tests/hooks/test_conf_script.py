@@ -13,7 +13,7 @@ from enroot_py.hooks.conf_script import ConfScript, read_directives
 from enroot_py.hooks.run import run_hooks
 from enroot_py.plan.fstab import Mount
 from enroot_py.settings import load_settings
-from tests.hooks.contexts import Container, inheritable_descriptors, write_file
+from tests.hooks.contexts import Container, descriptors_of, inheritable_descriptors, write_file
 
 SCRIPT = """\
 #ENROOT_REMAP_ROOT=y
@@ -142,9 +142,10 @@ def test_a_daemon_of_the_script_does_not_hold_it_up(container: Container) -> Non
     with ConfScript(str(path), container.context()) as conf:
         run_hooks(container.context(), (), conf)
     daemon = int(pidfile.read_text())
-    fds = set(os.listdir(f"/proc/{daemon}/fd"))
-    os.kill(daemon, 9)
-    assert fds <= inheritable_descriptors()
+    try:
+        assert descriptors_of(daemon, "sleep") <= inheritable_descriptors()
+    finally:
+        os.kill(daemon, 9)
 
 
 def test_common_functions_are_there(container: Container) -> None:

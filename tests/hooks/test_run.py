@@ -15,7 +15,7 @@ from enroot_py.hooks.context import Edits
 from enroot_py.hooks.find import STUB, find_hooks
 from enroot_py.hooks.run import run_hooks
 from enroot_py.plan.fstab import Mount
-from tests.hooks.contexts import Container, inheritable_descriptors, write_file
+from tests.hooks.contexts import Container, descriptors_of, inheritable_descriptors, write_file
 
 HOME = {"HOME": "/home/alice"}
 
@@ -172,7 +172,7 @@ def test_a_daemon_does_not_hold_up_the_start(container: Container) -> None:
     run(container, hook_timeout=60)
     daemon = int(pidfile.read_text())
     try:
-        assert set(os.listdir(f"/proc/{daemon}/fd")) <= inheritable_descriptors()
+        assert descriptors_of(daemon, "sleep") <= inheritable_descriptors()
     finally:
         os.kill(daemon, signal.SIGKILL)
 
