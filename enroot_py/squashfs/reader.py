@@ -88,7 +88,13 @@ class SquashfsImage:
             LimitError: if there are more entries than allowed.
         """
         if self._root is None:
-            reader = TreeReader(self.superblock, self._metadata, self._file, self._max_entries)
+            reader = TreeReader(
+                self.superblock,
+                self._metadata,
+                MetadataReader(self._file, self._decompress),
+                self._file,
+                self._max_entries,
+            )
             self._root = reader.read()
             self._linked = reader.linked_nodes()
         return self._root
@@ -150,12 +156,21 @@ class SquashfsImage:
             return
         assert isinstance(content, FileBlocks)
         block_size = self.superblock.block_size
-        position = content.start
-        for (packed_size,) in _U32.iter_unpack(content.sizes):
+        position, sizes, index = content.start, content.sizes, 0
+        while index < len(sizes):
+            (packed_size,) = _U32.unpack_from(sizes, index)
             stored = packed_size & ~layout.DATA_UNCOMPRESSED
-            expected = min(block_size, size)
-            yield self._read_block(position, packed_size, expected) if stored else expected
-            position += stored
+            if stored:
+                expected = min(block_size, size)
+                yield self._read_block(position, packed_size, expected)
+                position += stored
+                index += 4
+            else:
+                # Many at a time: a lastlog of a terabyte has millions of them.
+                count = _count_zeros(sizes, index) if packed_size == 0 else 4
+                expected = min(block_size * (count // 4), size)
+                yield expected
+                index += count
             size -= expected
         if content.tail >= 0:
             yield self._fragments.read_tail(content.tail, size)
@@ -176,6 +191,16 @@ class SquashfsImage:
         from enroot_py.squashfs.reading.extract import extract_image
 
         extract_image(self, destination, processors=processors)
+
+
+def _count_zeros(data: bytes, start: int) -> int:
+    """Return how many zero bytes there are from `start` on, in fours."""
+    end = start
+    for step in (1 << 16, 1 << 10, 4):
+        zeros = bytes(step)
+        while data[end : end + step] == zeros:
+            end += step
+    return end - start
 
 
 class _FragmentReader:

@@ -295,20 +295,18 @@ class _FailingSource:
 
 def test_no_thread_outlives_a_failure(tmp_path: Path) -> None:
     before = threading.active_count()
-    with pytest.raises(SquashfsError, match="the source failed"):
-        with (
-            open(tmp_path / "image", "w+b", buffering=0) as file,
-            SquashfsWriter(file, SquashfsOptions(), processors=3, mkfs_time=0) as writer,
-        ):
-            build([Item(b"a", content=b"abc" * BLOCK)], writer)
-            assert threading.active_count() == before + 3
-            writer.add(_FailingSource(), 10)
+    with (
+        pytest.raises(SquashfsError, match="the source failed"),
+        open(tmp_path / "image", "w+b", buffering=0) as file,
+        SquashfsWriter(file, SquashfsOptions(), processors=3, mkfs_time=0) as writer,
+    ):
+        build([Item(b"a", content=b"abc" * BLOCK)], writer)
+        assert threading.active_count() == before + 3
+        writer.add(_FailingSource(), 10)
     assert threading.active_count() == before
 
 
-def test_a_failing_compressor_is_reported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failing_compressor_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(data: bytes) -> bytes:
         raise MemoryError
 

@@ -60,7 +60,7 @@ class Item:
 
 
 Facts = dict[bytes, tuple[object, ...]]
-"""For each path: kind, mode, time, size, digest of the content, target, device, attributes, names."""
+"""For each path: kind, mode, time, size, content's digest, target, device, attributes, names."""
 
 
 def build(items: Sequence[Item], sink: ContentSink) -> Node:

@@ -40,12 +40,17 @@ class ImageFile:
 
 
 class MetadataReader:
-    """Metadata blocks by position, the last ones kept."""
+    """Metadata blocks by position, the last ones kept.
+
+    Attributes:
+        visited: positions of all blocks that were ever read.
+    """
 
     def __init__(self, file: ImageFile, decompress: Decompress) -> None:
         self._file = file
         self._decompress = decompress
         self._cache: OrderedDict[int, tuple[bytes, int]] = OrderedDict()
+        self.visited: set[int] = set()
 
     def block(self, position: int) -> tuple[bytes, int]:
         """Return a block's bytes and the position of the next one."""
@@ -61,6 +66,7 @@ class MetadataReader:
             data = self._decompress(data, METADATA_SIZE)
         result = data, position + 2 + size
         self._cache[position] = result
+        self.visited.add(position)
         if len(self._cache) > _CACHED_BLOCKS:
             self._cache.popitem(last=False)
         return result

@@ -1,8 +1,8 @@
 """An image's inode, directory and attribute tables: from bytes to a tree of nodes.
 
 Everything is checked, because an image may be made to mislead: every directory is entered once,
-names are single components, listings together are no longer than the table can be, and there are
-no more inodes than the superblock declares.
+names are single components, listings together are no longer than their table, and there are no
+more inodes than the superblock declares.
 """
 
 from __future__ import annotations
@@ -36,11 +36,14 @@ class TreeReader:
         self,
         superblock: Superblock,
         metadata: MetadataReader,
+        listings: MetadataReader,
         file: ImageFile,
         max_entries: int,
     ) -> None:
+        """Get ready; `metadata` and `listings` are two readers of the same image."""
         self._superblock = superblock
         self._metadata = metadata
+        self._listings = listings
         self._file = file
         self._max_entries = max_entries
         self._xattrs = _XattrReader(superblock, metadata, file)
@@ -48,10 +51,6 @@ class TreeReader:
         self._entries = 0
         self._inodes = 0
         self._listed = 0
-        # The shortest block has three bytes, the longest expands to 8 KiB.
-        self._listing_limit = METADATA_SIZE * (
-            (superblock.bytes_used - superblock.directory_table) // 3 + 1
-        )
         # By reference: files with several names, and directories, which may have only one.
         self._linked: dict[int, Node] = {}
         self._entered: set[int] = set()
@@ -85,10 +84,12 @@ class TreeReader:
         children = node.children
         assert children is not None
         folders: list[tuple[Node, _Listing]] = []
+        data = self._listings.read(self._superblock.directory_table + block, offset, size)
+        # A small table in which thousands of directories claim the same thousands of entries
+        # would make millions of nodes; listings that are apart fit into the blocks they are in.
         self._listed += size
-        if self._listed > self._listing_limit:
+        if self._listed > METADATA_SIZE * len(self._listings.visited):
             raise self._damaged("directories share their listings")
-        data = self._metadata.read(self._superblock.directory_table + block, offset, size)
         position = 0
         while position < size:
             count, inode_block, _ = layout.DIRECTORY_HEADER.unpack_from(data, position)
