@@ -63,7 +63,7 @@ class BlobTarget(Protocol):
 
     @property
     def hashed(self) -> bool:
-        """`check` looks at the digest too; it must, if `offset` was not 0 at first."""
+        """`check` looks at the digest too; if not, what is there at first is fetched again."""
         ...
 
     def write(self, data: bytes, /) -> object:
@@ -248,6 +248,8 @@ class _Download:
         self.hash = None if target.hashed else descriptor.digest.new_hash()
 
     def run(self) -> None:
+        if self.hash and self.target.offset:
+            self.target.restart()  # nobody has hashed what is there
         mismatches = 0
         while True:
             try:

@@ -178,6 +178,15 @@ def compress(data: bytes, compression: str) -> bytes:
     return data
 
 
+def decompress(data: bytes) -> bytes:
+    """Undo `compress`, whatever it did."""
+    if data.startswith(b"\x1f\x8b"):
+        return gzip.decompress(data)
+    if data.startswith(b"\x28\xb5\x2f\xfd"):
+        return zstandard.ZstdDecompressor().decompressobj().decompress(data)
+    return data
+
+
 @dataclass(frozen=True)
 class BuiltImage:
     """What `ImageStore.image` made: descriptors as they stand in the manifest."""
@@ -305,6 +314,22 @@ class ImageStore:
         }
         (folder / "oci-layout").write_text('{"imageLayoutVersion": "1.0.0"}')
         (folder / "index.json").write_text(json.dumps({"schemaVersion": 2, "manifests": [entry]}))
+
+    def docker_archive(self, repository: str, tag: str) -> bytes:
+        """Return one tagged image as `docker save` writes it: named `repository:tag`."""
+        manifest = json.loads(self.blobs[self.tags[repository, tag][0]])
+        config = manifest["config"]["digest"].removeprefix("sha256:")
+        entries = [file(f"{config}.json", self.blobs[manifest["config"]["digest"]])]
+        names = []
+        for layer in manifest["layers"]:
+            name = layer["digest"].removeprefix("sha256:") + "/layer.tar"
+            if name not in names:
+                entries.append(file(name, decompress(self.blobs[layer["digest"]])))
+            names.append(name)
+        tagged = [f"{repository}:{tag}"]
+        listing = [{"Config": f"{config}.json", "RepoTags": tagged, "Layers": names}]
+        entries.append(file("manifest.json", json.dumps(listing)))
+        return tar_bytes(entries)
 
     def push(self, host: str, repository: str, tag: str) -> None:
         """Push one tagged image, blobs first, to the registry at `host` over plain HTTP."""

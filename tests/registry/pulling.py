@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from enroot_py import log
+from enroot_py.errors import DigestMismatchError
 from enroot_py.image.platform import parse_platform
 from enroot_py.image.reference import parse_reference
 from enroot_py.registry.client import RegistryClient, ResolvedImage
@@ -41,6 +42,20 @@ class Target:
 
     def check(self) -> None:
         """The writer checks."""
+
+
+class HashedTarget(Target):
+    """A blob in memory that knows what it must become, and may hold the start of it already."""
+
+    hashed = True
+
+    def __init__(self, expected: bytes, data: bytes = b"") -> None:
+        super().__init__(data)
+        self.expected = expected
+
+    def check(self) -> None:
+        if self.data != self.expected:
+            raise DigestMismatchError("not the blob")
 
 
 @dataclass

@@ -31,7 +31,7 @@ from tests.registry.faults import (
     without_ranges,
 )
 from tests.registry.images import ImageStore
-from tests.registry.pulling import Pull, Target, make_settings
+from tests.registry.pulling import HashedTarget, Pull, Target, make_settings
 
 SIZE = 3 << 20
 
@@ -110,20 +110,20 @@ def test_without_progress_patience_ends(pull: Pull, blob: bytes) -> None:
 
 
 def test_what_a_target_has_already_is_not_fetched(pull: Pull, blob: bytes) -> None:
-    class Hashed(Target):
-        hashed = True
-
-        def check(self) -> None:
-            if self.data != blob:
-                raise DigestMismatchError("not the blob")
-
     with FakeRegistry() as registry:
-        fetch(pull, registry, blob, Hashed(blob[:1000]))
+        fetch(pull, registry, blob, HashedTarget(blob, blob[:1000]))
         assert registry.log[0].headers["range"] == "bytes=1000-"
-        fetch(pull, registry, blob, Hashed(blob))
+        fetch(pull, registry, blob, HashedTarget(blob, blob))
         assert len(registry.log) == 1
-        target, seen = fetch(pull, registry, blob, Hashed(b"x" * 1000))
+        target, seen = fetch(pull, registry, blob, HashedTarget(blob, b"x" * 1000))
         assert target.restarts == 1 and 0 in seen
+
+
+def test_what_nobody_has_hashed_is_fetched_again(pull: Pull, blob: bytes) -> None:
+    with FakeRegistry() as registry:
+        target, _ = fetch(pull, registry, blob, Target(blob[:1000]))
+        assert target.restarts == 1
+        assert len(registry.log) == 1 and "range" not in registry.log[0].headers
 
 
 def test_corrupt_bytes_are_fetched_once_more(pull: Pull, blob: bytes) -> None:
