@@ -48,6 +48,7 @@ _ERRORS = (
 _EXPORTS = {
     # name: where it is; "module:name" where it has another name there
     **dict.fromkeys(_ERRORS, "enroot_py.errors"),
+    "Container": "enroot_py.operations.spawn",
     "ContainerStatus": "enroot_py.operations.containers",
     "Mount": "enroot_py.plan.fstab",
     "NamedTuple": "enroot_py.record",
@@ -57,13 +58,16 @@ _EXPORTS = {
     "create": "enroot_py.operations.create",
     "digest": "enroot_py.operations.digest",
     "doctor": "enroot_py.operations.doctor",
+    "dry_run": "enroot_py.operations.dry_run:describe_start",
     "exec": "enroot_py.operations.exec:exec_",
     "export": "enroot_py.operations.export",
     "import_image": "enroot_py.operations.import_image",
     "info": "enroot_py.operations.info",
+    "load": "enroot_py.operations.load",
     "load_settings": "enroot_py.settings",
     "parse_mount": "enroot_py.plan.fstab",
     "remove": "enroot_py.operations.remove",
+    "spawn": "enroot_py.operations.spawn",
     "start": "enroot_py.operations.start",
 }
 __all__ = sorted(_EXPORTS)
@@ -103,11 +107,15 @@ if TYPE_CHECKING:
     from enroot_py.operations.create import create as create
     from enroot_py.operations.digest import digest as digest
     from enroot_py.operations.doctor import doctor as doctor
+    from enroot_py.operations.dry_run import describe_start
     from enroot_py.operations.exec import exec_
     from enroot_py.operations.export import export as export
     from enroot_py.operations.import_image import import_image as import_image
     from enroot_py.operations.info import info as info
+    from enroot_py.operations.load import load as load
     from enroot_py.operations.remove import remove as remove
+    from enroot_py.operations.spawn import Container as Container
+    from enroot_py.operations.spawn import spawn as spawn
     from enroot_py.operations.start import start as start
     from enroot_py.plan.fstab import Mount as Mount
     from enroot_py.plan.fstab import parse_mount as parse_mount
@@ -116,6 +124,7 @@ if TYPE_CHECKING:
     from enroot_py.settings import Settings as Settings
     from enroot_py.settings import load_settings as load_settings
 
+    dry_run = describe_start
     exec = exec_
 else:
 

@@ -40,9 +40,9 @@ def start(arguments: Arguments) -> int:
     )
     if arguments.flag("dry_run"):
         from enroot_py.cli.output import write_text
-        from enroot_py.operations.start import dry_run
+        from enroot_py.operations.dry_run import describe_start
 
-        write_text(dry_run(spec))
+        write_text(describe_start(spec))
         return 0
     from enroot_py.operations.start import start as start_container
 

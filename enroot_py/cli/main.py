@@ -43,6 +43,7 @@ def main(words: Sequence[str] | None = None) -> int:
     except EnrootError as error:
         return _fail(error)
     except KeyboardInterrupt:
+        _leave_threads_behind(INTERRUPTED)
         return INTERRUPTED
     except BrokenPipeError:
         _abandon_stdout()
@@ -52,6 +53,19 @@ def main(words: Sequence[str] | None = None) -> int:
 
         _abandon_stdout()
         return _fail(explain(error))
+
+
+def _leave_threads_behind(status: int) -> None:
+    """End at once if threads are left: downloads, of which one may wait for a silent server.
+
+    What they work on is unfinished files, which the next command clears away.
+    """
+    threading = sys.modules.get("threading")
+    if threading is not None and threading.active_count() > 1:
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()
+        os._exit(status)
 
 
 def _open_standard_streams() -> None:

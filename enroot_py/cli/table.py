@@ -66,6 +66,7 @@ class Command(NamedTuple):
 _LAUNCH = "enroot_py.cli.launch:"
 _STORE = "enroot_py.cli.store:"
 _REPORTS = "enroot_py.cli.reports:"
+_GPU = "enroot_py.cli.gpu:"
 
 _ARCH = Option(
     "arch", ("-a", "--arch"), "Architecture of the image (default: the host's)", "ARCH", kind="arch"
@@ -79,6 +80,12 @@ _ENV = Option(
     "Set a variable in the container; without VAL, to its value here",
     "KEY[=VAL]",
     repeat=True,
+)
+_GPUS = Option(
+    "gpus", ("--gpus",), "GPUs to put in: all, none, a number, or indexes and UUIDs", "GPUS"
+)
+_DEVICE = Option(
+    "device", ("--device",), "CDI device to put in: VENDOR/CLASS=NAME", "DEVICE", repeat=True
 )
 _PRESERVE_FDS = Option(
     "preserve_fds", ("--preserve-fds",), "Pass on the N descriptors from 3 upwards", "N"
@@ -102,12 +109,8 @@ _START_OPTIONS = (
     Option("net", ("--net",), "Use a network namespace of its own, with loopback alone"),
     Option("ipc", ("--ipc",), "Use an IPC namespace of its own, and a small /dev"),
     Option("uts", ("--uts",), "Use a host name of its own"),
-    Option(
-        "gpus", ("--gpus",), "GPUs to put in: all, none, a number, or indexes and UUIDs", "GPUS"
-    ),
-    Option(
-        "device", ("--device",), "CDI device to put in: VENDOR/CLASS=NAME", "DEVICE", repeat=True
-    ),
+    _GPUS,
+    _DEVICE,
     _PRESERVE_FDS,
     Option("dry_run", ("--dry-run",), "Print what would be done, and do nothing"),
 )
@@ -263,6 +266,38 @@ COMMANDS = (
         0, 1, _STORE + "cache_limit",
     ),
     Command(
+        "gpu list",
+        "",
+        "List the accelerators and fabric devices of this machine",
+        (_JSON,),
+        0, 0, _GPU + "gpu_list",
+    ),
+    Command(
+        "gpu plan",
+        "[NAME|PATH]",
+        "Show what of the GPUs and their driver a container would get, and why",
+        (_JSON, _GPUS, _DEVICE, _ENV),
+        0, 1, _GPU + "gpu_plan", kinds=("container",),
+    ),
+    Command(
+        "cdi generate",
+        "",
+        "Print a CDI specification of this machine's GPUs, for other container programs",
+        (
+            _JSON,
+            Option(
+                "capabilities", ("--capabilities",),
+                "Driver capabilities to put in (default: all)", "LIST",
+            ),
+            Option(
+                "hook", ("--hook",),
+                "Path of nvidia-cdi-hook, or none (default: the one installed)", "PATH",
+                kind="file",
+            ),
+        ),
+        0, 0, _GPU + "cdi_generate",
+    ),
+    Command(
         "completion",
         "SHELL",
         "Print the completion script for bash, zsh or fish",
@@ -297,7 +332,11 @@ COMMANDS = (
     ),
 )  # fmt: skip
 
-GROUPS = {"cache": "Show and trim the cache"}
+GROUPS = {
+    "cache": "Show and trim the cache",
+    "gpu": "Look at GPUs and fabrics",
+    "cdi": "Describe this machine to other container programs",
+}
 """First words that need a second one, and what their commands have in common."""
 
 BY_NAME = {command.name: command for command in COMMANDS}

@@ -188,6 +188,25 @@ DESCRIPTIONS = {
         examples=(("enroot cache limit 50G", "keep the newest 50 GiB"),),
         variables=("ENROOT_CACHE_PATH", "ENROOT_CACHE_LIMIT"),
     ),
+    "gpu list": Description(
+        "NVIDIA's, AMD's and Intel's GPUs, MIG devices, RDMA devices, and the names that CDI "
+        "specifications give. The number is the one that --gpus takes; a GPU without one may not "
+        "be used here, and a warning says why. No device is opened.",
+    ),
+    "gpu plan": Description(
+        "Prints every device, library, program and file that a start would put in, and the reason "
+        "for each. Without --gpus and --device it is all that there is. NAME is a container, PATH "
+        "the folder of a root filesystem; with one of them the JSON form says where in it "
+        "everything goes. Nothing is changed.",
+        examples=(("enroot gpu plan --gpus 0 work", "what `start --gpus 0 work` would put in"),),
+    ),
+    "cdi generate": Description(
+        "Prints a specification in YAML, or in JSON with --json, of what NVIDIA's driver needs in "
+        "a container, for podman, containerd, CRI-O and Kubernetes.",
+        examples=(
+            ("enroot cdi generate | sudo tee /etc/cdi/nvidia.yaml", "tell the other programs"),
+        ),
+    ),
     "completion": Description(
         "SHELL is bash, zsh or fish.",
         examples=(
