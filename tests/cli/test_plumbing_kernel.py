@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.hooks.contexts import write_file
-from tests.hooks.sandbox import Sandbox, identity
+from tests.hooks.sandbox import Sandbox, identity, sandbox_in
 
 pytestmark = pytest.mark.kernel
 
@@ -20,8 +20,9 @@ UNSHARE = ("enroot-nsenter", "--user", "--mount", "--remap-root")
 
 
 @pytest.fixture
-def sandbox(tmp_path: Path) -> Sandbox:
-    return Sandbox(tmp_path)
+def sandbox(tmp_path: Path) -> Iterator[Sandbox]:
+    with sandbox_in(tmp_path) as sandbox:
+        yield sandbox
 
 
 def script(sandbox: Sandbox, text: str, *, options: tuple[str, ...] = UNSHARE) -> str:

@@ -6,6 +6,8 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.hooks.contexts import write_file
@@ -64,6 +66,17 @@ class Sandbox:
     def hook(self, name: str, text: str, *, mode: int = 0o755) -> Path:
         """Write a hook of the user, which runs beside the standard ones."""
         return write_file(self.folder / "config/enroot/hooks.d" / name, text, mode=mode)
+
+
+@contextmanager
+def sandbox_in(folder: Path) -> Iterator[Sandbox]:
+    """Make a sandbox and let its folder be removed in the end: mount points have mode 0000."""
+    sandbox = Sandbox(folder)
+    yield sandbox
+    for path, names, _ in os.walk(folder):
+        for name in names:
+            if not os.path.islink(f"{path}/{name}"):
+                os.chmod(f"{path}/{name}", 0o700)
 
 
 def make_rootfs(rootfs: Path) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.hooks.contexts import write_file
-from tests.hooks.sandbox import Sandbox
+from tests.hooks.sandbox import Sandbox, sandbox_in
 
 pytestmark = pytest.mark.root
 
@@ -17,12 +18,12 @@ UNKNOWN = 4147706236
 
 
 @pytest.fixture
-def sandbox(tmp_path: Path) -> Sandbox:
-    sandbox = Sandbox(tmp_path)
+def sandbox(tmp_path: Path) -> Iterator[Sandbox]:
     for folder in (tmp_path, *tmp_path.parents):
         if folder.stat().st_uid == os.getuid() and folder != Path("/"):
             folder.chmod(folder.stat().st_mode | 0o111)
-    return sandbox
+    with sandbox_in(tmp_path) as sandbox:
+        yield sandbox
 
 
 def give(folder: Path, uid: int) -> None:

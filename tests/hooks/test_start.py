@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import os
 import pwd
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.hooks.contexts import write_file
-from tests.hooks.sandbox import Sandbox
+from tests.hooks.sandbox import Sandbox, sandbox_in
 
 pytestmark = pytest.mark.kernel
 
 
 @pytest.fixture
-def sandbox(tmp_path: Path) -> Sandbox:
-    return Sandbox(tmp_path)
+def sandbox(tmp_path: Path) -> Iterator[Sandbox]:
+    with sandbox_in(tmp_path) as sandbox:
+        yield sandbox
 
 
 def test_the_user_is_known_inside(sandbox: Sandbox) -> None:

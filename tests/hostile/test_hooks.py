@@ -10,19 +10,21 @@ import os
 import pwd
 import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.hooks.contexts import write_file
-from tests.hooks.sandbox import Sandbox
+from tests.hooks.sandbox import Sandbox, sandbox_in
 
 pytestmark = pytest.mark.kernel
 
 
 @pytest.fixture
-def sandbox(tmp_path: Path) -> Sandbox:
-    return Sandbox(tmp_path)
+def sandbox(tmp_path: Path) -> Iterator[Sandbox]:
+    with sandbox_in(tmp_path) as sandbox:
+        yield sandbox
 
 
 def test_an_etc_that_leads_to_the_host_is_not_followed(sandbox: Sandbox) -> None:
