@@ -225,7 +225,7 @@ class FakeRegistry:
     Attributes:
         images: what it serves.
         log: every request, in order of completion.
-        host: "127.0.0.1:PORT".
+        host: "127.0.0.1:PORT", or with another address or name as asked for.
     """
 
     def __init__(
@@ -236,7 +236,8 @@ class FakeRegistry:
         issuer: TokenIssuer | None = None,
         tls: bool = False,
         port: int = 0,
-        name: str = "127.0.0.1",
+        address: str = "127.0.0.1",
+        name: str = "",
     ) -> None:
         self.images = images or ImageStore()
         self.auth: Auth = auth or NoAuth()
@@ -245,10 +246,10 @@ class FakeRegistry:
         self.lock = threading.Lock()
         self.stopping = threading.Event()
         self._faults: list[tuple[str, Action, list[int]]] = []
-        self._server = _Server(("127.0.0.1", port), Handler, self)
+        self._server = _Server((address, port), Handler, self)
         self._tls = tls
         self.port = self._server.server_address[1]
-        self.host = f"{name}:{self.port}"
+        self.host = f"{name or address}:{self.port}"
         if tls:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             context.load_cert_chain(CERTIFICATES / "server.crt", CERTIFICATES / "server.key")
