@@ -103,7 +103,8 @@ class LayerFetcher:
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
-        self._pool.shutdown(cancel_futures=True)
+        # Somebody who pressed a key does not wait until a silent server's time is over.
+        self._pool.shutdown(wait=kind is not KeyboardInterrupt, cancel_futures=True)
         for held in self._held.values():
             held.file.close()
 

@@ -293,10 +293,24 @@ def _lock_partial(path: str, cancelled: Callable[[], bool] | None) -> Iterator[B
     while True:
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         with open(os.open(path, flags, 0o600), "r+b", buffering=0) as file:
-            fd = file.fileno()
-            if not wait_for_lock(fd, path, deadline=float("inf"), cancelled=cancelled):
-                raise BusyError(f"{printable(path)} is being downloaded by another process")
-            # Whoever had the lock before has renamed or removed the file.
-            if is_current(fd, path):
+            if _wait_for_partial(file.fileno(), path, cancelled):
                 yield file
                 return
+
+
+def _wait_for_partial(fd: int, path: str, cancelled: Callable[[], bool] | None) -> bool:
+    """Wait for the lock of a blob on its way; False if the file has been renamed or removed.
+
+    Whoever renames it may keep its inode locked as a reader for as long as he likes, so that it
+    must not be waited for any more then.
+    """
+
+    def pointless() -> bool:
+        return not is_current(fd, path) or (cancelled is not None and cancelled())
+
+    locked = wait_for_lock(fd, path, deadline=float("inf"), cancelled=pointless)
+    if not is_current(fd, path):
+        return False
+    if not locked:
+        raise BusyError(f"{printable(path)} is being downloaded by another process")
+    return True

@@ -28,6 +28,8 @@ def registry() -> Iterator[FakeRegistry]:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Workplace:
+def place(tmp_path: Path) -> Iterator[Workplace]:
     """Folders of a user who has imported nothing yet."""
-    return Workplace(tmp_path)
+    workplace = Workplace(tmp_path)
+    yield workplace
+    workplace.close()

@@ -39,6 +39,7 @@ class Workplace:
 
     def __init__(self, path: Path, **settings: str) -> None:
         self.path = path
+        self._started: list[subprocess.Popen[str]] = []
         self.out = path / "out"
         self.cache = path / "cache"
         self.data = path / "data"
@@ -72,10 +73,19 @@ class Workplace:
 
     def start(self, *words: str, **environ: str) -> subprocess.Popen[str]:
         """Start a command; its messages are on stderr."""
-        return subprocess.Popen(
+        process = subprocess.Popen(
             self.command(*words), cwd=self.out, env={**self.environ, **environ},
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
+        self._started.append(process)
+        return process
+
+    def close(self) -> None:
+        """Kill what a failed test left running."""
+        for process in self._started:
+            if process.poll() is None:
+                process.kill()
+                process.communicate()
 
     def run(self, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
         """Run a command to its end."""
