@@ -59,6 +59,9 @@ class Item:
     link: bytes = b""
 
 
+CAPABILITY = bytes.fromhex("0100000200040000000000000000000000000000")
+"""The attribute that `setcap cap_net_bind_service=ep` writes."""
+
 Facts = dict[bytes, tuple[object, ...]]
 """For each path: kind, mode, time, size, content's digest, target, device, attributes, names."""
 
@@ -267,7 +270,9 @@ def _random_xattrs(rng: random.Random) -> tuple[tuple[bytes, bytes], ...]:
         return ()
     values = [b"", b"short", b"a value that is stored once for all" * 3, rng.randbytes(40)]
     names = rng.sample([b"user.a", b"user.long.name", b"trusted.t", b"security.capability"], 2)
-    return tuple((name, rng.choice(values)) for name in names)
+    return tuple(
+        (name, CAPABILITY if name.startswith(b"security") else rng.choice(values)) for name in names
+    )
 
 
 def _random_content(rng: random.Random, earlier: list[bytes], block_size: int) -> bytes:

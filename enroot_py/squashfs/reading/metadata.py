@@ -44,6 +44,7 @@ class MetadataReader:
 
     Attributes:
         visited: positions of all blocks that were ever read.
+        name: of the image, for messages.
     """
 
     def __init__(self, file: ImageFile, decompress: Decompress) -> None:
@@ -51,6 +52,7 @@ class MetadataReader:
         self._decompress = decompress
         self._cache: OrderedDict[int, tuple[bytes, int]] = OrderedDict()
         self.visited: set[int] = set()
+        self.name = file.name
 
     def block(self, position: int) -> tuple[bytes, int]:
         """Return a block's bytes and the position of the next one."""
@@ -73,22 +75,10 @@ class MetadataReader:
 
     def read(self, position: int, offset: int, size: int) -> bytes:
         """Return `size` bytes of a stream of blocks, from `offset` in the one at `position`."""
-        data, following = self.block(position)
+        data, _ = self.block(position)
         if offset + size <= len(data):
             return data[offset : offset + size]
-        parts = []
-        while True:
-            part = data[offset : offset + size]
-            if not part:
-                raise SquashfsError(f"Damaged image: a table ends too early: {self._file.name}")
-            parts.append(part)
-            size -= len(part)
-            if not size:
-                return b"".join(parts)
-            if len(data) != METADATA_SIZE:
-                raise SquashfsError(f"Damaged image: a table ends too early: {self._file.name}")
-            data, following = self.block(following)
-            offset = 0
+        return MetadataCursor(self, position, offset).take(size)
 
     def window(self, position: int, offset: int, size: int) -> tuple[bytes, int]:
         """Return bytes and an offset in them where up to `size` bytes of the stream begin.
@@ -108,3 +98,29 @@ class MetadataReader:
         block, offset = divmod(index * record.size, METADATA_SIZE)
         (position,) = unpack("<Q", self._file.read(table + 8 * block, 8))
         return record.unpack(self.read(position, offset, record.size))
+
+
+class MetadataCursor:
+    """A place in a stream of blocks that moves on as it is read."""
+
+    def __init__(self, reader: MetadataReader, position: int, offset: int) -> None:
+        self._reader = reader
+        self._position = position
+        self._offset = offset
+
+    def take(self, size: int) -> bytes:
+        """Return the next `size` bytes; raises SquashfsError if the stream ends before."""
+        parts = []
+        while size:
+            data, following = self._reader.block(self._position)
+            part = data[self._offset : self._offset + size]
+            parts.append(part)
+            size -= len(part)
+            self._offset += len(part)
+            if size:
+                if len(data) != METADATA_SIZE or self._offset > METADATA_SIZE:
+                    raise SquashfsError(
+                        f"Damaged image: a table ends too early: {self._reader.name}"
+                    )
+                self._position, self._offset = following, 0
+        return b"".join(parts)

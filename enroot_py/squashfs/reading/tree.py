@@ -8,7 +8,7 @@ more inodes than the superblock declares.
 from __future__ import annotations
 
 import struct
-from struct import unpack_from
+from struct import Struct, unpack_from
 
 from enroot_py.errors import LimitError, SquashfsError
 from enroot_py.layers.entry import Node
@@ -16,7 +16,7 @@ from enroot_py.log import printable
 from enroot_py.squashfs import format as layout
 from enroot_py.squashfs.file_content import FRAGMENT_SHIFT, FileBlocks
 from enroot_py.squashfs.format import METADATA_SIZE
-from enroot_py.squashfs.reading.metadata import ImageFile, MetadataReader
+from enroot_py.squashfs.reading.metadata import ImageFile, MetadataCursor, MetadataReader
 from enroot_py.squashfs.superblock import Superblock
 
 _LARGEST_RECORD = 64
@@ -24,6 +24,8 @@ _LARGEST_RECORD = 64
 
 _MAX_XATTR_BYTES = 1 << 20
 """Names and values of one inode; the kernel's limit for one value is 64 KiB."""
+
+_POINTER = Struct("<Q")
 
 _Listing = tuple[int, int, int]
 """Block, offset in it and bytes of a directory's listing."""
@@ -256,11 +258,9 @@ class TreeReader:
 
     def _read_behind(self, place: tuple[int, int], skipped: int, size: int) -> bytes:
         """Read what follows an inode's fixed part."""
-        position, offset = place
-        offset += skipped
-        while offset >= METADATA_SIZE:
-            position, offset = self._metadata.block(position)[1], offset - METADATA_SIZE
-        return self._metadata.read(position, offset, size)
+        cursor = MetadataCursor(self._metadata, *place)
+        cursor.take(skipped)
+        return cursor.take(size)
 
     def _remember(self, node: Node, place: tuple[int, int]) -> None:
         self._linked[place[0] - self._superblock.inode_table << 16 | place[1]] = node
@@ -306,38 +306,38 @@ class _XattrReader:
                 raise self._damaged()
             header = self._file.read(self._table, layout.XATTR_TABLE.size)
             self._start, self._count, _ = layout.XATTR_TABLE.unpack(header)
-        reference, count, size = self._metadata.read_entry(
+        # The set's size means different things to different writers; the kernel ignores it too.
+        reference, count, _ = self._metadata.read_entry(
             self._table + layout.XATTR_TABLE.size, self._count, layout.XATTR_SET, index
         )
-        if size > _MAX_XATTR_BYTES:
-            raise self._damaged()
-        data = self._metadata.read(self._start + (reference >> 16), reference & 0xFFFF, size)
+        cursor = self._cursor(reference)
         xattrs: dict[bytes, bytes] = {}
-        position = 0
+        total = 0
         for _ in range(count):
-            type_, length = layout.XATTR_KEY.unpack_from(data, position)
-            position += layout.XATTR_KEY.size
-            name = data[position : position + length]
-            (size,) = layout.XATTR_VALUE.unpack_from(data, position + length)
-            position += length + layout.XATTR_VALUE.size
-            value = data[position : position + size]
-            position += size
+            type_, length = layout.XATTR_KEY.unpack(cursor.take(layout.XATTR_KEY.size))
+            name = cursor.take(length)
+            value = self._take_value(cursor)
             prefix = type_ & 0xFF
-            if len(value) != size or prefix >= len(layout.XATTR_PREFIXES) or b"\0" in name:
+            if prefix >= len(layout.XATTR_PREFIXES) or b"\0" in name:
                 raise self._damaged()
             if type_ & layout.XATTR_OUT_OF_LINE:
-                value = self._read_value(value)
+                if len(value) != _POINTER.size:
+                    raise self._damaged()
+                value = self._take_value(self._cursor(*_POINTER.unpack(value)))
             xattrs[layout.XATTR_PREFIXES[prefix] + name] = value
+            total += len(name) + len(value) + 1
+            if total > _MAX_XATTR_BYTES:
+                raise self._damaged()
         return xattrs
 
-    def _read_value(self, pointer: bytes) -> bytes:
-        (reference,) = struct.unpack("<Q", pointer)
-        position, offset = self._start + (reference >> 16), reference & 0xFFFF
-        header = self._metadata.read(position, offset, layout.XATTR_VALUE.size)
-        (size,) = layout.XATTR_VALUE.unpack(header)
+    def _take_value(self, cursor: MetadataCursor) -> bytes:
+        (size,) = layout.XATTR_VALUE.unpack(cursor.take(layout.XATTR_VALUE.size))
         if size > _MAX_XATTR_BYTES:
             raise self._damaged()
-        return self._metadata.read(position, offset, len(header) + size)[len(header) :]
+        return cursor.take(size)
+
+    def _cursor(self, reference: int) -> MetadataCursor:
+        return MetadataCursor(self._metadata, self._start + (reference >> 16), reference & 0xFFFF)
 
     def _damaged(self) -> SquashfsError:
         return SquashfsError(f"Damaged image (extended attributes): {self._file.name}")
