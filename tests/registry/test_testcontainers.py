@@ -19,7 +19,7 @@ from tests.registry.docker_registry import PROGRAM, free_port, wait_until_open
 from tests.registry.images import ImageStore, Layer, directory, file
 from tests.registry.pulling import Pull, make_settings
 
-pytestmark = pytest.mark.podman
+pytestmark = [pytest.mark.podman, pytest.mark.root]
 
 NAME = "localhost/pyxis-enroot-test-registry"
 
