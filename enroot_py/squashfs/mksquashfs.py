@@ -1,12 +1,15 @@
 """Have mksquashfs write an image, for the options that only it has.
 
 The tree goes to it as a tar stream, so that owners, modes, devices and attributes are those of the
-image and not those of files that this user could make. It needs squashfs-tools 4.5 or newer.
+image and not those of files that this user could make. It needs squashfs-tools 4.5 or newer. Not
+all of a tree survives: sockets are left out, and the root directory's time is the moment of
+writing where mksquashfs ignores `-root-time` for a tar stream (4.5.1 does).
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -119,13 +122,12 @@ class MksquashfsWriter:
                 env={name: os.environ[name] for name in os.environ if name != "SOURCE_DATE_EPOCH"},
             )
             assert process.stdin is not None
-            with process:
-                try:
+            try:
+                with process:
                     for piece in _tar_stream(root, self._spool):
                         process.stdin.write(piece)
-                    process.stdin.close()
-                except BrokenPipeError:
-                    pass  # its exit status and its words tell more
+            except BrokenPipeError:
+                pass  # its exit status and its words tell more
             if process.returncode:
                 said.seek(0)
                 words = said.read(_CHUNK).decode("utf-8", "replace").strip().splitlines()
@@ -142,8 +144,9 @@ class MksquashfsWriter:
         command += ["-root-mode", f"{root.mode:o}", "-root-time", str(max(root.mtime, 0))]
         if not options.processors:
             command += ["-processors", str(self._processors)]
-        if options.mkfs_time is None or "-mkfs-time" not in options.words:
-            command += ["-mkfs-time", str(self.mkfs_time)]
+        if not {"-mkfs-time", "-fstime"} & set(options.words):
+            time = self.mkfs_time if options.mkfs_time is None else options.mkfs_time
+            command += ["-mkfs-time", str(max(time, 0))]
         if options.all_time is not None and "-all-time" not in options.words:
             command += ["-all-time", str(options.all_time)]
         return [*command, *options.words]
@@ -157,8 +160,10 @@ def _find_program(options: SquashfsOptions) -> str:
             f"ENROOT_SQUASH_OPTIONS has what only mksquashfs can do ({names}), which is missing",
             hint="install squashfs-tools, or leave these options out",
         )
-    answer = subprocess.run([program, "-help"], capture_output=True, check=False)
-    if b"-tar" not in answer.stdout + answer.stderr:
+    answer = subprocess.run([program, "-version"], capture_output=True, check=False).stdout
+    version = re.search(rb"version (\d+)\.(\d+)", answer)
+    # Before that it could not read a tar stream.
+    if version is None or (int(version[1]), int(version[2])) < (4, 5):
         raise UnsupportedError(
             f"ENROOT_SQUASH_OPTIONS has what only mksquashfs can do ({names}), and {program}"
             " is too old",
@@ -192,7 +197,8 @@ def _tar_header(path: bytes, node: Node, first_name: bytes) -> Iterator[bytes]:
     kind = _HARD_LINK if first_name else _TYPES[node.kind]
     link = first_name or node.target
     size = node.size if kind == _TYPES[stat.S_IFREG] else 0
-    records = {b"path": path, b"size": b"%d" % size, b"mtime": b"%d" % max(node.mtime, 0)}
+    # mksquashfs takes no time without a fraction.
+    records = {b"path": path, b"size": b"%d" % size, b"mtime": b"%d.0" % max(node.mtime, 0)}
     if link:
         records[b"linkpath"] = link
     for name, value in (node.xattrs or {}).items():
