@@ -23,6 +23,7 @@ from enroot_py.gpu.nvidia.requirement import (
 )
 from enroot_py.gpu.nvidia.selection import Selection, select_devices
 from enroot_py.gpu.request import GpuOptions, GpuRequest
+from enroot_py.gpu.slurm import task_binding_warning
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -107,6 +108,8 @@ def _plan_native(request: GpuRequest, options: GpuOptions, situation: Situation)
     devices = devices._replace(version=devices.version or files.version)
     selection = _select(request, devices, files)
     warnings = check_requirements(request, devices, files, selection)
+    by_number = any(item.isdigit() for item in request.devices.items)
+    warnings += task_binding_warning(situation.launcher, by_index=by_number)
     injection = plan_nvidia(request, devices, files, selection, situation.privileges)
     injection = injection._replace(
         warnings=injection.warnings + warnings + _denied(devices, request),

@@ -38,7 +38,7 @@ def compat_injection(
     replaced = {library.soname: library for library in candidate.libraries}
     replaced.pop("libnvidia-ml.so.1", None)
     libraries = [lib for lib in injection.libraries if lib.bits != 64 or lib.soname not in replaced]
-    extra = {lib.soname: lib.names for lib in injection.libraries}
+    extra = {lib.soname: lib.names for lib in injection.libraries if lib.bits == 64}
     for soname, library in replaced.items():
         names = [name for name in extra.get(soname, ()) if name.endswith(".so")]
         if library.file != soname:
