@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import calendar
+import os
 import re
 from typing import BinaryIO
 
+from enroot_py.errors import SpaceError
 from enroot_py.layers.directory import DirectorySink
 from enroot_py.layers.entry import Node, walk
 from enroot_py.layers.image_files import add_image_files
@@ -14,6 +16,7 @@ from enroot_py.operations.sources.image_source import ImageSource, SourceImage
 from enroot_py.settings import Settings
 from enroot_py.squashfs.mksquashfs import open_writer
 from enroot_py.squashfs.options import SquashfsOptions, image_options
+from enroot_py.store.file_system import space_error
 
 _TIME = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)[Tt](\d\d):(\d\d):(\d\d)(?:\.\d+)?(?:[Zz]|([+-])(\d\d):(\d\d))"
@@ -65,15 +68,25 @@ def write_rootfs(source: ImageSource, image: SourceImage, path: str, progress: P
     Raises:
         EnrootError: whatever `ImageSource.flatten` and `DirectorySink` raise.
     """
-    with DirectorySink(path) as sink:
-        root = source.flatten(sink, progress)
-        progress.stage("Creating the root filesystem")
-        born = parse_time(image.config.created)
-        add_image_files(root, sink, image.config, image.provenance, mtime=born)
-        time = read_options(source.settings).all_time
-        if time is not None:
-            _set_times(root, time)
-        sink.finish(root)
+    try:
+        with DirectorySink(path) as sink:
+            root = source.flatten(sink, progress)
+            progress.stage("Creating the root filesystem")
+            born = parse_time(image.config.created)
+            add_image_files(root, sink, image.config, image.provenance, mtime=born)
+            time = read_options(source.settings).all_time
+            if time is not None:
+                _set_times(root, time)
+            sink.finish(root)
+    except SpaceError as error:
+        if not str(error).startswith(path):
+            raise  # the cache's, not the sink's
+        raise space_error(
+            os.path.dirname(path),
+            stage="unpacking the image",
+            setting="ENROOT_DATA_PATH",
+            cause="No space left",
+        ) from error
 
 
 def _set_times(root: Node, time: int) -> None:

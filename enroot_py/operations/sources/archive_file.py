@@ -7,6 +7,7 @@ is unpacked. Not for layers themselves: see `layers.tar_stream`.
 from __future__ import annotations
 
 import os
+import stat
 import tempfile
 from dataclasses import dataclass
 from typing import BinaryIO
@@ -46,7 +47,8 @@ class ArchiveFile:
 
         Args:
             path: a host path.
-            temp_path: where a compressed archive is decompressed to, under no name.
+            temp_path: where a compressed archive is decompressed to, and one that comes through a
+                pipe is put, under no name.
             limits: for what it expands to.
 
         Raises:
@@ -96,10 +98,10 @@ def _open(path: str, temp_path: str, limits: Limits) -> BinaryIO:
     except OSError as error:
         raise NotFoundError(f"{error.strerror}: {path}") from error
     with explaining(path, stage="reading the archive", setting="the URI"):
-        head = file.read(BLOCK)
-        file.seek(0)
-    if has_valid_checksum(head):
-        return file
+        # A pipe (`docker save X | enroot import docker-archive:/dev/stdin`) can be read but once.
+        seekable = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+        if seekable and has_valid_checksum(os.pread(file.fileno(), BLOCK, 0)):
+            return file
     with (
         file,
         explaining(temp_path, stage="decompressing the archive", setting="ENROOT_TEMP_PATH"),

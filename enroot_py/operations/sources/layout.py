@@ -6,6 +6,7 @@ Source: OCI image-spec 1.1, image-layout.md; containers-transports(5) for the na
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable
 from typing import Protocol
 
@@ -195,12 +196,15 @@ class _Folder:
     def open(self, name: str) -> HeldLayer:
         path = os.path.join(self._path, name)
         try:
-            # O_NONBLOCK: a FIFO in a layout must not be waited for. It has no bytes, which the
-            # digest tells.
+            # O_NONBLOCK: a FIFO in a layout must not be waited for.
             fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError as error:
             raise NotFoundError(f"{error.strerror}: {path}") from error
-        return HeldLayer(open(fd, "rb", buffering=0))
+        held = HeldLayer(open(fd, "rb", buffering=0))
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            held.file.close()
+            raise NotFoundError(f"Not a file: {path}")
+        return held
 
     def close(self) -> None:
         return

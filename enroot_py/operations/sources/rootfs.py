@@ -39,7 +39,9 @@ class RootfsTarSource(ImageSource):
         Raises:
             NotFoundError: if not.
         """
-        self._open().close()
+        # Not opened yet: of a pipe the other end might take that for all.
+        if not os.path.exists(self._path):
+            raise NotFoundError(f"No such file: {self._path}")
         provenance = f"tar:{os.path.basename(self._path)}"
         return SourceImage(empty_config(self.platform), provenance, None)
 
