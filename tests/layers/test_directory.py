@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from enroot_py.errors import SpaceError, StoreError, UnsafePathError
-from enroot_py.layers.directory import DirectorySink
+from enroot_py.layers.directory import DirectorySink, set_xattrs
 from enroot_py.layers.entry import Node, new_directory
 from enroot_py.layers.merge import LayerMerger
 from tests.layers import archives
@@ -115,6 +115,14 @@ def test_only_user_attributes_are_set(tmp_path: Path) -> None:
     assert os.listxattr(root / "d") == ["user.note"]
     assert os.listxattr(root / "d/f") == ["user.note"]
     assert os.getxattr(root / "d/f", "user.note") == b"\0hello"
+
+
+def test_no_other_attribute_is_even_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[bytes] = []
+    monkeypatch.setattr(os, "setxattr", lambda fd, name, value: tried.append(name))
+    names = (b"user.a", b"security.capability", b"trusted.x", b"system.posix_acl_access")
+    set_xattrs(0, dict.fromkeys((*names, b"user.overlay.whiteout", b"user.fuseoverlayfs.x"), b""))
+    assert tried == [b"user.a"]
 
 
 def test_times_are_those_that_an_image_can_hold(tmp_path: Path) -> None:
