@@ -154,7 +154,4 @@ def _format_mount(mount: Mount) -> str:
 def _escape(field: str) -> str:
     if field.isalnum():
         return field
-    return "".join(
-        f"\\{ord(letter):03o}" if letter in " \t\n\\#" or letter.isspace() else letter
-        for letter in field
-    )
+    return "".join(f"\\{ord(letter):03o}" if letter in " \t\n\r\\#" else letter for letter in field)

@@ -55,10 +55,15 @@ def parse_fstab(text: str, environ: Mapping[str, str], origin: str) -> tuple[Mou
     """
     entries = []
     for line in text.split("\n"):
-        fields = substitute(line, environ, escape_blanks=True).split()
+        fields = _fields(substitute(line, environ, escape_blanks=True))
         if fields and not fields[0].startswith("#"):
             entries.append(_complete(fields, line.strip(), origin))
     return tuple(entries)
+
+
+def _fields(line: str) -> list[str]:
+    # Blanks and tabs alone part fields: a path may hold any other kind of space.
+    return [word for word in line.strip(" \t\r").replace("\t", " ").split(" ") if word]
 
 
 def parse_mount(text: str) -> Mount:
@@ -113,9 +118,7 @@ def substitute(line: str, environ: Mapping[str, str], *, escape_blanks: bool = F
 
 
 def _escape(value: str) -> str:
-    return "".join(
-        f"\\{ord(letter):03o}" if letter == "\\" or letter.isspace() else letter for letter in value
-    )
+    return "".join(f"\\{ord(letter):03o}" if letter in " \t\n\r\\" else letter for letter in value)
 
 
 def _complete(fields: list[str], text: str, origin: str) -> Mount:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from enroot_py.errors import HookError
@@ -18,6 +18,7 @@ WORDS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]
 OPTIONS = st.text("abc=/ \t#\\\n:é", min_size=1)
 
 
+@example("/no\u00a0break\u2028\u3000", "/x\x1c\x85", ["\u1680"], 0)
 @given(WORDS, WORDS, st.lists(OPTIONS, max_size=3), st.sampled_from([-1, 0, 1]))
 def test_every_mount_survives_the_file(
     source: str, target: str, options: list[str], passno: int

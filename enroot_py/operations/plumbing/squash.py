@@ -15,6 +15,7 @@ from enroot_py.enter.namespaces import enter_namespaces
 from enroot_py.errors import KernelError, StoreError, UsageError
 from enroot_py.host import observe_host
 from enroot_py.linux.kernel import PR_SET_NO_NEW_PRIVS, Kernel
+from enroot_py.operations.plumbing.mount import in_user_namespace
 from enroot_py.plan.mount_options import MS_BIND
 from enroot_py.plan.start import NamespacePlan
 
@@ -51,9 +52,8 @@ def squash_overlay(
         raise UsageError(f"Invalid MOUNTPOINT: {mount_point}", hint="expected an absolute path")
     kernel = kernel or Kernel()
     host = observe_host()
-    privileged = host.euid == 0
     plan = NamespacePlan(
-        user=not privileged,
+        user=host.euid != 0,
         uid=0,
         gid=0,
         outside_uid=host.euid,
@@ -68,7 +68,7 @@ def squash_overlay(
     try:
         if ":" in folders:
             # Trusted attributes, which mark opaque folders, mean nothing in a user namespace.
-            data = f"lowerdir={folders}" + ("" if privileged else ",userxattr")
+            data = f"lowerdir={folders}" + (",userxattr" if in_user_namespace() else "")
             kernel.mount("overlay", mount_point, "overlay", 0, data)
         else:
             kernel.mount(folders, mount_point, "", MS_BIND)
@@ -85,8 +85,8 @@ def _write(folder: str, image: str, options: Sequence[str]) -> None:
     words = ["mksquashfs", folder, image, *options]
     try:
         os.execvpe(words[0], words, {"PATH": _STANDARD_PATH})
-    except FileNotFoundError:
-        pass
+    except (FileNotFoundError, PermissionError):
+        pass  # not installed
     from enroot_py.layers.scan import scan_directory
     from enroot_py.squashfs.options import parse_squash_options
     from enroot_py.squashfs.writer import SquashfsWriter

@@ -92,10 +92,11 @@ def test_a_fresh_sysfs_gets_a_folder_for_version_1(
     unshare_net: bool,
     folder: bool,
 ) -> None:
+    context = container.context(unshare_net=unshare_net)
     found = find_hierarchies(mountinfo)
     monkeypatch.setattr(cgroups, "find_hierarchies", lambda _: found)
     monkeypatch.setattr(cgroups.os.path, "isdir", lambda _: True)
-    mounts = cgroups.run(container.context(unshare_net=unshare_net)).mounts
+    mounts = cgroups.run(context).mounts
     assert (mounts[0].fstype == "tmpfs") is folder
     assert mounts[-1].target == "/sys/fs/cgroup"
     assert {"remount", "ro", "nofail"} <= set(mounts[-1].options)
