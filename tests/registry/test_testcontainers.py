@@ -8,15 +8,13 @@ from __future__ import annotations
 import io
 import re
 import subprocess
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from tests.registry.docker_registry import PROGRAM, free_port, wait_until_open
 from tests.registry.images import ImageStore, Layer, directory, file
+from tests.registry.podman_engine import Podman
 from tests.registry.pulling import Pull, make_settings
 
 pytestmark = [pytest.mark.podman, pytest.mark.root]
@@ -44,34 +42,12 @@ def _parents(path: str) -> list[str]:
     return ["/".join(names[:count]) for count in range(1, len(names) + 1)]
 
 
-@contextmanager
-def podman_service(folder: Path) -> Iterator[str]:
-    """Run podman's API service with a storage of its own; gives the socket's URL."""
-    socket_path = folder / "podman.sock"
-    command = ["podman", "--root", str(folder / "root"), "--runroot", str(folder / "runroot")]
-    # crun refuses hybrid cgroup trees; vfs works on whatever the temporary folder lies on.
-    command += ["--storage-driver", "vfs", "--runtime", "runc", "--cgroup-manager", "cgroupfs"]
-    service = [*command, "system", "service", "--time", "0", f"unix://{socket_path}"]
-    with open(folder / "podman.log", "wb") as log:
-        process = subprocess.Popen(service, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-    try:
-        for _ in range(600):
-            if socket_path.exists():
-                break
-            assert process.poll() is None, (folder / "podman.log").read_text()
-            time.sleep(0.05)
-        yield f"unix://{socket_path}"
-    finally:
-        process.terminate()
-        process.wait(timeout=30)
-        subprocess.run([*command, "system", "reset", "--force"], check=False, capture_output=True)
-
-
 def test_a_pull_from_a_containerised_registry(
     tmp_path_factory: pytest.TempPathFactory, store: ImageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path_factory.mktemp("podman")
-    with podman_service(folder) as url:
+    podman = Podman(folder)
+    with podman.service() as url:
         monkeypatch.setenv("DOCKER_HOST", url)
         monkeypatch.setenv("TESTCONTAINERS_RYUK_DISABLED", "true")
         from docker.types import Ulimit  # type: ignore[import-untyped]
@@ -91,3 +67,4 @@ def test_a_pull_from_a_containerised_registry(
             store.push(host, "t/one", "1")
             image = Pull(make_settings(folder)).run(f"docker://{host}/t/one:1")
             assert str(image.manifest_digest) == store.tags["t/one", "1"][0]
+    podman.reset()
