@@ -69,11 +69,12 @@ def read_directives(path: str) -> tuple[tuple[str, str], ...]:
 
     Source: enroot 4.1.2 enroot.in, start() and batch().
     """
+    if not os.path.isfile(path):
+        # Nor a fifo: it is read again, by bash.
+        raise NotFoundError(f"No such file: {path}")
     try:
         with open(path, encoding="utf-8", errors="surrogateescape") as file:
             text = file.read(_LARGEST_SCRIPT)
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise NotFoundError(f"No such file: {path}") from error
     except OSError as error:
         raise UsageError(f"Cannot read {path}: {error.strerror}") from error
     lines = [line[1:].lstrip() for line in text.splitlines() if line.startswith("#")]

@@ -183,8 +183,14 @@ def test_what_a_directive_is(
     assert read_directives(str(path)) == expected
 
 
-def test_directives_of_a_missing_file(tmp_path: Path) -> None:
-    with pytest.raises(NotFoundError):
-        read_directives(str(tmp_path / "no"))
-    with pytest.raises(UsageError):
-        read_directives(str(tmp_path))
+@pytest.mark.parametrize("kind", ["missing", "folder", "fifo", "below-a-file"])
+def test_directives_of_what_is_no_file(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "conf"
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "below-a-file":
+        path = write_file(path, "") / "x"
+    with pytest.raises(NotFoundError, match="No such file"):
+        read_directives(str(path))
