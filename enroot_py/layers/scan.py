@@ -42,11 +42,22 @@ def scan_directory(path: str, sink: ContentSink, exclude: Collection[bytes] = NO
 
     Raises:
         StoreError: something cannot be read (another user's files, for one), or changes meanwhile.
+        OSError: the sink cannot write.
     """
     try:
         return _Scanner(path, sink).scan(exclude)
+    except _SinkFailedError as failure:
+        raise failure.error from None
     except OSError as error:
         raise StoreError(f"Cannot read {path}: {error.strerror}") from error
+
+
+class _SinkFailedError(Exception):
+    """Carries what a sink said past the handler of what reading says."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
 class _Frame:
@@ -235,7 +246,10 @@ class _Scanner:
         source = _FileSource(fd, [(0, node.size)] if extents is None else extents, self._name(name))
         if extents == [(0, node.size)]:
             extents = None
-        node.content = self._sink.add(source, node.size, extents)
+        try:
+            node.content = self._sink.add(source, node.size, extents)
+        except OSError as error:
+            raise _SinkFailedError(error) from error
 
 
 class _FileSource:
@@ -251,7 +265,10 @@ class _FileSource:
         parts = []
         while size:
             offset, length = self._extents.pop()
-            data = os.pread(self._fd, min(size, length), offset)
+            try:
+                data = os.pread(self._fd, min(size, length), offset)
+            except OSError as error:
+                raise StoreError(f"Cannot read {self._name}: {error.strerror}") from error
             if not data:
                 raise StoreError(f"{self._name} is being changed while it is read")
             if len(data) < length:
