@@ -71,7 +71,8 @@ def find_accelerators(root: DriverRoot, vendor: Vendor) -> tuple[Accelerator, ..
         if device is None or "-" in name:
             continue  # a connector, such as card0-DP-1
         driver = (root.resolve(f"{_inside(root, device)}/driver") or "").rpartition("/")[2]
-        if driver in vendor.drivers or device.rpartition("/")[2].startswith("amdgpu_xcp"):
+        partition = device.rpartition("/")[2].startswith("amdgpu_xcp") and vendor.name == "amd"
+        if driver in vendor.drivers or partition:
             by_device.setdefault(device, []).append(name)
     topology = _topology(root) if vendor.name == "amd" else {}
     found = []
