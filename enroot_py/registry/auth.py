@@ -80,13 +80,14 @@ def parse_challenges(header: str) -> tuple[Challenge, ...]:
 
 
 class Authenticator:
-    """Gets, keeps and renews the right to pull one repository from one endpoint.
+    """Gets, keeps and renews the right to use one repository at one endpoint.
 
     Args:
         endpoint: what is pulled from.
         transport: sends the token requests.
         user: login name asked for in the reference, possibly with `:PASSWORD`; "" for any.
         ask_password: asks a person when a login name is given and no password known.
+        actions: what is to be allowed: "pull" or "pull,push".
     """
 
     def __init__(
@@ -96,8 +97,11 @@ class Authenticator:
         *,
         user: str,
         ask_password: PasswordPrompt,
+        actions: str = "pull",
     ) -> None:
         self._endpoint = endpoint
+        self._scope = f"repository:{endpoint.repository}:{actions}"
+        self._follows_scope = actions == "pull"
         self._transport = transport
         self._settings = transport.settings
         self._user, _, self._password = user.partition(":")
@@ -262,7 +266,8 @@ class Authenticator:
         realm_host = self._check_realm(realm)
         credentials = self._find(realm_host)
         fields = [("service", challenge.parameters.get("service", ""))]
-        scope = challenge.parameters.get("scope") or f"repository:{self._endpoint.repository}:pull"
+        scope = challenge.parameters.get("scope", "") if self._follows_scope else ""
+        scope = scope or self._scope
         fields += [("scope", part) for part in scope.split()]
         exchange = self._ask_for_token(realm, [pair for pair in fields if pair[1]], credentials)
         if exchange.status in (401, 403) and credentials and not credentials.deliberate:

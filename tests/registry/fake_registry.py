@@ -369,7 +369,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         parts = urlsplit(self.path)
         self.query = parse_qs(parts.query, keep_blank_values=True)
         length = int(self.headers.get("Content-Length") or 0)
-        body = self.rfile.read(length).decode() if length else ""
+        body = self.rfile.read(length).decode("utf-8", "replace") if length else ""
         self.form = parse_qs(body, keep_blank_values=True)
         response: Response | None = self._response(parts.path)
         action = self.registry.action_for(parts.path)
@@ -379,7 +379,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if response is not None:
             self.send(response)
 
-    do_HEAD = do_POST = do_GET
+    do_HEAD = do_POST = do_PUT = do_PATCH = do_GET
 
     def _response(self, path: str) -> Response:
         registry = self.registry
