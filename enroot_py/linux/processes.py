@@ -113,24 +113,31 @@ def format_age(age: float) -> str:
 
 
 def slurm_step(pid: int) -> tuple[str, str]:
-    """Return the Slurm job and step that a process belongs to; "" for what cannot be told.
+    """Return the Slurm job and step that a process belongs to; "" for what cannot be told."""
+    return parse_slurm_step(_read(f"/proc/{pid}/cgroup"), _read(f"/proc/{pid}/environ"))
 
-    Its cgroup names them where Slurm makes one for every step; else its environment does.
+
+def parse_slurm_step(cgroup: bytes, environ: bytes) -> tuple[str, str]:
+    """Return job and step: those that the cgroup is named after, else those in the environment.
+
+    Args:
+        cgroup: as /proc/PID/cgroup holds it.
+        environ: as /proc/PID/environ holds it.
     """
     job = step = ""
-    for part in os.fsdecode(_read(f"/proc/{pid}/cgroup")).replace("\n", "/").split("/"):
+    for part in os.fsdecode(cgroup).replace("\n", "/").split("/"):
         if part.startswith("job_") and not job:
             job = part[len("job_") :]
         elif part.startswith("step_") and job and not step:
             step = part[len("step_") :]
     if job:
         return job, step
-    environ = dict(
+    variables = dict(
         entry.partition("=")[::2]
-        for entry in os.fsdecode(_read(f"/proc/{pid}/environ")).split("\0")
+        for entry in os.fsdecode(environ).split("\0")
         if entry.startswith("SLURM_")
     )
-    return environ.get("SLURM_JOB_ID", ""), environ.get("SLURM_STEP_ID", "")
+    return variables.get("SLURM_JOB_ID", ""), variables.get("SLURM_STEP_ID", "")
 
 
 def _stat_fields(pid: int) -> list[str]:

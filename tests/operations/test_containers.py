@@ -40,14 +40,14 @@ def running(sandbox: Sandbox, *words: str) -> Iterator[subprocess.Popen[bytes]]:
     """A container that has said that it runs; gone afterwards."""
     process = subprocess.Popen(
         [str(sandbox.programs / "enroot"), "start", *words],
-        env=sandbox.environ, cwd="/", stdout=subprocess.PIPE,
+        env=sandbox.environ, cwd="/", stdout=subprocess.PIPE, start_new_session=True,
     )  # fmt: skip
     try:
         assert process.stdout is not None
         assert process.stdout.readline() == b"up\n", "the container did not start"
         yield process
     finally:
-        process.kill()
+        os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
 
 
@@ -170,17 +170,17 @@ def test_the_table_has_enroots_columns(sandbox: Sandbox) -> None:
     names = [line.split()[0] for line in lines[1:] if not line.startswith(" ")]
     assert names == ["box", "idle"]
     assert lines[-1] == "idle"
-    rows = [line.split(None, 8)[-8:] for line in lines[1:3]]
-    for row, expected in zip(rows, sorted(stat.splitlines()), strict=True):
-        pid, state, started, mnt, user = expected.split()
-        assert (row[0], row[2], row[3], row[5], row[6]) == (pid, state, started, mnt, user)
-        assert row[1] == "sleep" and row[7] == "sleep 60"
-        minutes, seconds = row[4].split(":")
-        assert int(minutes) < 2 and 0 <= int(seconds) < 60
     assert lines[2].startswith(" ")
     # Columns begin where their headings do.
-    for line in lines[1:3]:
-        assert line[lines[0].index("MNTNS") :].split()[0].isdigit()
+    starts = [lines[0].index(name) for name in COLUMNS]
+    ends = [*starts[1:], None]
+    rows = [[line[a:b].strip() for a, b in zip(starts, ends, strict=True)] for line in lines[1:3]]
+    for row, expected in zip(rows, sorted(stat.splitlines()), strict=True):
+        pid, state, started, mnt, user = expected.split()
+        assert (row[1], row[3], row[4], row[6], row[7]) == (pid, state, started, mnt, user)
+        assert row[2] == "sleep" and row[8] == "sleep 60"
+        minutes, seconds = row[5].split(":")
+        assert int(minutes) < 2 and 0 <= int(seconds) < 60
 
 
 @pytest.mark.kernel
@@ -209,10 +209,7 @@ def test_listing_never_fails_while_containers_come_and_go(sandbox: Sandbox) -> N
 
 @pytest.mark.kernel
 def test_json_names_the_slurm_step(sandbox: Sandbox) -> None:
-    sandbox.environ.update(SLURM_JOB_ID="42", SLURM_STEP_ID="3")
-    with running(sandbox, "box", *UP):
-        # The first process keeps the environment it was started with until it execs; the
-        # container's own holds what is passed on to it.
+    with running(sandbox, "-e", "SLURM_JOB_ID=42", "-e", "SLURM_STEP_ID=3", "box", *UP):
         (box,) = json.loads(sandbox.call("enroot", "list", "--json").stdout)
     (process,) = box["processes"]
     assert box["path"] == str(sandbox.rootfs)
