@@ -68,7 +68,7 @@ def _write(source: ImageSource, file: BinaryIO, progress: Progress) -> None:
     image = source.describe()
     key = image_key(source, image)
     if key is None:
-        write_image(source, image, file, progress)
+        _write_uncached(source, image, file, progress)
         return
     store = ImageStore(open_cache(source.settings.cache_path))
     with _finished(store, key, progress) as finished:
@@ -78,6 +78,17 @@ def _write(source: ImageSource, file: BinaryIO, progress: Progress) -> None:
         write_image(source, image, file, progress)
         _keep(store, key, file)
     trim_cache(source.settings)
+
+
+def _write_uncached(
+    source: ImageSource, image: SourceImage, file: BinaryIO, progress: Progress
+) -> None:
+    finished = source.open_finished(progress)
+    if finished is None:
+        write_image(source, image, file, progress)
+        return
+    with finished:
+        copy_file(finished, file)
 
 
 def image_key(source: ImageSource, image: SourceImage) -> ImageKey | None:
@@ -158,7 +169,7 @@ def cached_image(
                 path = os.path.join(folder, source.default_name + SUFFIX)
                 stage, setting = "writing the image", "ENROOT_TEMP_PATH"
                 with new_file(path, stage=stage, setting=setting) as new:
-                    write_image(source, image, new.file, shown)
+                    _write_uncached(source, image, new.file, shown)
                 yield path
             return
         store = ImageStore(open_cache(settings.cache_path))

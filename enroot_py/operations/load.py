@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 
-from enroot_py import log
 from enroot_py.image.platform import parse_platform
 from enroot_py.operations.create import new_container
 from enroot_py.operations.flatten import write_rootfs
@@ -62,12 +61,15 @@ def _fill(source: ImageSource, folder: str, progress: Progress) -> None:
     image = source.describe()
     key = image_key(source, image)
     store = ImageStore(open_cache(source.settings.cache_path)) if key is not None else None
-    finished = store.open(key) if store is not None and key is not None else None
+    if store is not None and key is not None:
+        finished = store.open(key)
+    else:
+        finished = source.open_finished(progress)
     if finished is None:
         write_rootfs(source, image, folder, progress)
         return
     with finished:
-        log.info("Found the finished image in the cache")
+        progress.stage("Unpacking the finished image")
         path = f"/proc/self/fd/{finished.fileno()}"
         with SquashfsImage(path, max_entries=source.settings.max_image_entries) as reader:
             reader.extract(folder, processors=source.settings.max_processors)

@@ -8,9 +8,14 @@ from __future__ import annotations
 import os
 
 from enroot_py.errors import NotFoundError
+from enroot_py.linux.mapped import act_as_mapped_root, can_map
 from enroot_py.settings import Settings, load_settings
 from enroot_py.store.containers import find_container
 from enroot_py.store.removal import remove_container
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def find_removable(name: str, *, settings: Settings) -> str:
@@ -41,4 +46,12 @@ def remove(name: str, *, settings: Settings | None = None) -> None:
         StoreError: if something in it cannot be removed.
     """
     settings = settings or load_settings()
-    remove_container(find_removable(name, settings=settings))
+    path = find_removable(name, settings=settings)
+    remove_container(path, as_mapped=_as_mapped_root)
+
+
+def _as_mapped_root(action: Callable[[], None]) -> None:
+    # Only for files of the user's subordinate ids; what it needs would slow every other removal.
+    from enroot_py.linux.subordinate import run_as_mapped_root
+
+    run_as_mapped_root(action)

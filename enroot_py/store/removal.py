@@ -13,7 +13,7 @@ import stat
 import time
 from collections.abc import Callable
 
-from enroot_py.errors import BusyError, NotFoundError, StoreError
+from enroot_py.errors import BusyError, NotFoundError, StoreError, UnsupportedError
 from enroot_py.store.containers import RootfsLock, find_processes
 from enroot_py.store.locks import FileLock, is_current, try_lock
 
@@ -152,15 +152,7 @@ def remove_container(
         return
     if not stat.S_ISDIR(status.st_mode):
         raise NotFoundError(f"Not a container: {path}", hint="it is not a folder")
-    if status.st_uid != os.geteuid() and os.geteuid() and as_mapped is not None:
-        as_mapped(lambda: _remove_unused(path, patience, None))
-    else:
-        _remove_unused(path, patience, as_mapped)
-
-
-def _remove_unused(
-    path: str, patience: float, as_mapped: Callable[[Callable[[], None]], None] | None
-) -> None:
+    foreign = status.st_uid != os.geteuid() and os.geteuid() != 0
     doomed = unfinished_path(os.path.dirname(path))
     with FileLock(doomed + ".lock"):
         try:
@@ -171,19 +163,27 @@ def _remove_unused(
         try:
             _remove_doomed(doomed, as_mapped)
         except OSError as error:
+            where = doomed
+            if foreign:
+                # Nothing in it could be touched: it is whole, and its owner looks for its name.
+                os.rename(doomed, path)
+                where = path
             raise StoreError(
                 f"Cannot remove all of {path}: {error.strerror}: {error.filename}",
-                hint=f"what is left lies in {doomed}; only its owner or root can remove it",
+                hint=f"what is left lies in {where}; only its owner or root can remove it",
             ) from error
 
 
 def _remove_doomed(path: str, as_mapped: Callable[[Callable[[], None]], None] | None) -> None:
     try:
         remove_tree(path)
-    except PermissionError:
+    except PermissionError as error:
         if as_mapped is None:
             raise
-        as_mapped(lambda: remove_tree(path))
+        try:
+            as_mapped(lambda: remove_tree(path))
+        except UnsupportedError:
+            raise error from None
 
 
 class _ExclusiveUse:

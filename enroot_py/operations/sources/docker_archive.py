@@ -161,6 +161,5 @@ def _parse_saved(entry: object) -> _Saved:
 
 def _means(asked: str, name: str) -> bool:
     """Say whether a name that a person gave stands for one that docker gave."""
-    if asked == name or f"{asked}:latest" == name:
-        return True
-    return name.startswith("docker.io/") and _means(asked, name.removeprefix("docker.io/library/"))
+    forms = [name.removeprefix(prefix) for prefix in ("", "docker.io/", "docker.io/library/")]
+    return asked in forms or f"{asked}:latest" in forms

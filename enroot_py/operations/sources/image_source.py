@@ -6,13 +6,13 @@ import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from types import TracebackType
+from typing import BinaryIO
 
 from enroot_py import log
-from enroot_py.errors import UnsupportedError
 from enroot_py.image.config import ImageConfig
 from enroot_py.image.digest import Digest
 from enroot_py.image.platform import Platform
-from enroot_py.image.reference import parse_reference
+from enroot_py.image.reference import DAEMON_SCHEMES, parse_reference
 from enroot_py.layers.entry import ContentSink, Limits, Node
 from enroot_py.operations.progress import Progress
 from enroot_py.settings import Settings
@@ -79,6 +79,13 @@ class ImageSource(ABC):
             EnrootError: whatever else keeps it from being had.
         """
 
+    def open_finished(self, progress: Progress) -> BinaryIO | None:
+        """Open the squashfs image that this source has instead of layers, if it has one.
+
+        After `describe` and before `flatten`, which is not needed then.
+        """
+        return None
+
     @abstractmethod
     def flatten(self, sink: ContentSink, progress: Progress) -> Node:
         """Read the contents into `sink` and return the tree; once, after `describe`.
@@ -115,8 +122,14 @@ def open_source(uri: str, settings: Settings, platform: Platform) -> ImageSource
     if match and match[1] in LOCAL_SCHEMES:
         return _open_local(match[1], match[3], settings, platform)
     reference = parse_reference(uri)
-    if reference.scheme != "docker":
-        raise UnsupportedError(f"Images of {reference.scheme}:// cannot be imported yet")
+    if reference.scheme in DAEMON_SCHEMES:
+        from enroot_py.operations.sources.daemon import DaemonSource
+
+        return DaemonSource(reference, settings, platform)
+    if reference.scheme == "oras":
+        from enroot_py.operations.sources.artifact import ArtifactSource
+
+        return ArtifactSource(reference, settings, platform)
     from enroot_py.operations.sources.registry import RegistrySource
 
     return RegistrySource(reference, settings, platform)

@@ -237,14 +237,15 @@ def test_one_of_several_images_is_chosen_by_its_name(images: ImageStore, place: 
     entries = [
         {**entry, "RepoTags": ["docker.io/library/ubuntu:latest"]},
         {**entry, "RepoTags": ["r.test:5000/x/y:2", "other:1"]},
+        {**entry, "RepoTags": ["docker.io/t/x:1"]},
         {**entry, "RepoTags": None},
     ]
     files["manifest.json"] = json.dumps(entries).encode()
     write_archive(place.path / "saved.tar", files)
     base = f"docker-archive:{place.path}/saved.tar"
-    for at, name in enumerate(("ubuntu", "ubuntu:latest", "r.test:5000/x/y:2", "other:1")):
+    for at, name in enumerate(("ubuntu", "ubuntu:latest", "r.test:5000/x/y:2", "other:1", "t/x:1")):
         import_image(f"{base}:{name}", f"{at}", settings=place.settings())
-    with pytest.raises(NotFoundError, match="3 images") as caught:
+    with pytest.raises(NotFoundError, match="4 images") as caught:
         import_image(base, settings=place.settings())
     assert "r.test:5000/x/y:2" in caught.value.hint
     with pytest.raises(NotFoundError, match="no image nothing"):
