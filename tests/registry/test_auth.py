@@ -10,7 +10,7 @@ import pytest
 from enroot_py.errors import AuthenticationError, NotFoundError
 from enroot_py.image.platform import parse_platform
 from enroot_py.registry.auth import parse_challenges
-from tests.registry.fake_registry import BasicAuth, BearerAuth, FakeRegistry, TokenIssuer
+from tests.registry.fake_registry import CA_FILE, BasicAuth, BearerAuth, FakeRegistry, TokenIssuer
 from tests.registry.faults import answer, change, redirect
 from tests.registry.images import ImageStore
 from tests.registry.pulling import Pull, make_settings, write_credentials
@@ -214,6 +214,38 @@ def test_a_strangers_account_is_not_used_for_the_token_of_a_registry(
                 pull.run(f"docker://{registry.host}/t/one:1")
             assert [item.auth_kind for item in realm.log] == [""]
             assert "is not used" in pull.text()
+
+
+def test_a_token_server_on_plain_http_gets_nothing_from_those_who_want_https(
+    tmp_path: Path, store: ImageStore
+) -> None:
+    settings = make_settings(tmp_path, ENROOT_ALLOW_HTTP="", SSL_CERT_FILE=str(CA_FILE))
+    issuer = TokenIssuer({"u": "p"}, public={"t/one"})
+    with FakeRegistry(issuer=issuer) as realm:
+        auth = BearerAuth(issuer, realm=f"{realm.url}/token")
+        with FakeRegistry(store, auth=auth, tls=True) as registry:
+            write_credentials(settings, "machine 127.0.0.1 login u password p")
+            with pytest.raises(AuthenticationError, match="token server on plain HTTP") as caught:
+                Pull(settings).run(f"docker://{registry.host}/t/one:1")
+            assert "ENROOT_ALLOW_HTTP" in caught.value.hint
+        assert not realm.log
+
+
+def test_a_mirror_on_plain_http_gets_no_account(tmp_path: Path, store: ImageStore) -> None:
+    auth = BasicAuth("u", "p")
+    with (
+        FakeRegistry(store, auth=auth) as mirror,
+        FakeRegistry(store, auth=auth, tls=True) as registry,
+    ):
+        settings = make_settings(
+            tmp_path,
+            ENROOT_ALLOW_HTTP="",
+            SSL_CERT_FILE=str(CA_FILE),
+            ENROOT_MIRRORS=f"{registry.host}=http://{mirror.host}",
+        )
+        write_credentials(settings, "machine 127.0.0.1 login u password p")
+        Pull(settings).run(f"docker://{registry.host}/t/one:1")
+        assert mirror.log and not any(entry.authorization for entry in mirror.log)
 
 
 @pytest.mark.parametrize(
