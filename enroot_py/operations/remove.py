@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 
 from enroot_py.errors import NotFoundError
-from enroot_py.linux.mapped import act_as_mapped_root, can_map
 from enroot_py.settings import Settings, load_settings
 from enroot_py.store.containers import find_container
 from enroot_py.store.removal import remove_container
