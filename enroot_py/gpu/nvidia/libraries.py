@@ -160,7 +160,8 @@ def choose_libraries(
         if name in chosen and (chosen[name][1].abi >= _TLS_ABI or elf.abi < _TLS_ABI):
             continue
         if os.statvfs(source).f_flag & os.ST_NOEXEC:
-            noexec = noexec or candidate.path
+            if not noexec or name == "libcuda":
+                noexec = candidate.path
             continue
         file = os.path.basename(source)
         folder = "vdpau" if os.path.dirname(source).endswith("/vdpau") else ""
