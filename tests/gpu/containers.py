@@ -28,7 +28,8 @@ binds, command = json.loads(sys.argv[1]), sys.argv[2:]
 kernel = Kernel()
 uid, gid = os.getuid(), os.getgid()
 kernel.unshare(CLONE_NEWUSER | CLONE_NEWNS)
-for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
+ids = {"setgroups": "deny", "uid_map": f"{uid} {uid} 1", "gid_map": f"{gid} {gid} 1"}
+for name, text in ids.items():
     with open(f"/proc/self/{name}", "w") as file:
         file.write(text)
 kernel.mount("", "/", "", 0x4000 | 1 << 18)

@@ -113,7 +113,7 @@ def test_the_rest_of_dev_still_works_with_a_subset(containers: Containers) -> No
     script = """
         echo x > /dev/null && echo null
         test -c /dev/zero && test -d /dev/shm && test -L /dev/fd && echo there
-        echo y > /dev/shm/gpu-test.$$ && cat /dev/shm/gpu-test.$$ && /bin/busybox rm /dev/shm/gpu-test.$$
+        echo y > /dev/shm/gpu.$$ && cat /dev/shm/gpu.$$ && /bin/busybox rm /dev/shm/gpu.$$
         /bin/busybox dd if=/dev/nvidia5 bs=1 count=3 2>/dev/null | /bin/busybox wc -c
         : < /dev/ptmx && echo "new terminals"
     """

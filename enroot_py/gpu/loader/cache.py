@@ -6,7 +6,7 @@ adding entries to it replaces a run of ldconfig (a quarter of a second, in an un
 Layout: an optional block in the format before glibc 2.2, skipped here; then a 48-byte header,
 24-byte entries in descending order, strings, and since glibc 2.33 an extension block that names the
 hardware-capability directories. Offsets of strings count from the header of the new block, those of
-the extension from the start of the file.
+the extension and of its sections from the start of the file.
 
 Source: glibc 2.36 sysdeps/generic/dl-cache.h, elf/cache.c, elf/dl-cache.c; every field checked
 against `ldconfig -p`.
@@ -151,11 +151,11 @@ def _parse(data: bytes) -> LoaderCache:
     for flags, key, value, osversion, hwcap in _ENTRY.iter_unpack(table):
         soname, path = _string(data, base + key), _string(data, base + value)
         entries.append(CacheEntry(flags, soname, path, osversion, hwcap))
-    hwcaps, generator = _parse_extension(data, extension) if extension else ((), "")
+    hwcaps, generator = _parse_extension(data, base, extension) if extension else ((), "")
     return LoaderCache(tuple(entries), hwcaps, generator)
 
 
-def _parse_extension(data: bytes, offset: int) -> tuple[tuple[str, ...], str]:
+def _parse_extension(data: bytes, base: int, offset: int) -> tuple[tuple[str, ...], str]:
     magic, count = struct.unpack_from("<II", data, offset)
     if magic != _EXTENSION_MAGIC or count > _MAX_SECTIONS:
         raise ValueError
@@ -169,7 +169,7 @@ def _parse_extension(data: bytes, offset: int) -> tuple[tuple[str, ...], str]:
             generator = data[start : start + size].decode("utf-8", "surrogateescape")
         elif tag == _TAG_HWCAPS:
             places = struct.unpack_from(f"<{size // 4}I", data, start)
-            hwcaps = tuple(_string(data, place) for place in places)
+            hwcaps = tuple(_string(data, base + place) for place in places)
     return hwcaps, generator
 
 
