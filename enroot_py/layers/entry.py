@@ -40,7 +40,7 @@ class Limits:
 
     max_bytes: int = 0
     max_entries: int = 5_000_000
-    max_ratio: int = 250
+    max_ratio: int = 200
     ratio_floor: int = 2 << 30
     max_sparse_bytes: int = 4 << 40
 

@@ -6,8 +6,8 @@ names, sparse files, extended attributes and numbers of 64 bits. Anything malfor
 the layer's name and the byte offset of the header.
 
 How an archive may end: two blocks of zeros, or one at the very end. An archive that just stops
-after a member is taken with a warning (its digest has been verified, so its author made it so), as
-Docker and umoci take it. Whatever follows the zero blocks is read, so that a damaged end of the
+after a member's content is taken with a warning, as Docker and umoci take it: its digest has been
+verified, so its author made it so (`umoci insert --opaque` does). Whatever follows the zero blocks is read, so that a damaged end of the
 compressed data is noticed, and ignored, with a warning if it is not zeros.
 """
 
@@ -168,13 +168,28 @@ class TarStream:
                 yield member
                 left = end - self.offset
                 assert left in (0, stored), "a member's content is taken as a whole or not at all"
-                self.skip(left + -stored % BLOCK)
+                self.skip(left)
+                if stored % BLOCK and not self._skip_padding(-stored % BLOCK):
+                    log.warn(f"{self._name}: the archive has no end mark")
+                    return
         except LimitError:
             raise
         except LayerError as error:
             if str(error).startswith(self._name):
                 raise
             raise LayerError(f"{self._name}: {error} (member at byte {start})") from None
+
+    def _skip_padding(self, size: int) -> bool:
+        """Pass over what fills up a member's last block; False if the archive ends instead."""
+        while self._position + size > len(self._chunk):
+            size -= len(self._chunk) - self._position
+            chunk = self._chunks.read()
+            self._base += len(self._chunk)
+            self._chunk, self._position = chunk, 0
+            if not chunk:
+                return False
+        self._position += size
+        return True
 
     def _read_header(self) -> bytes | None:
         """Return the next header, None at the end of the archive."""

@@ -48,7 +48,9 @@ def split_path(name: bytes) -> tuple[bytes, bytes]:
         path = b"/".join(components)
     slash = path.rfind(b"/")
     base = path[slash + 1 :]
-    if len(base) > MAX_NAME or len(path) > MAX_PATH:
+    # Whiteouts of the longest names are longer still.
+    longest = MAX_NAME + len(PREFIX) if base[:4] == PREFIX else MAX_NAME
+    if len(base) > longest or len(path) > MAX_PATH:
         raise LayerError(f"a name is too long: {quoted(name)} ({len(path)} bytes)")
     return path[:slash] if slash > 0 else b"", base
 

@@ -147,15 +147,19 @@ EXTRAS = st.sampled_from(
     [
         archives.pax((b"path", b"a/b"), (b"mtime", b"1.5"), (b"SCHILY.xattr.user.x", b"\0=\n")),
         archives.long_name(b"a/" + b"b" * 120),
-        archives.header(b"a", 4, b"S", patch=(386, b"%011o\0%011o\0" % (8, 4))) + archives.padded(b"1"),
-        archives.pax((b"GNU.sparse.major", b"1"), (b"GNU.sparse.minor", b"0"), (b"GNU.sparse.realsize", b"9"))
+        archives.header(b"a", 4, b"S", patch=(386, b"%011o\0%011o\0" % (8, 4)))
+        + archives.padded(b"1"),
+        archives.pax(
+            (b"GNU.sparse.major", b"1"), (b"GNU.sparse.minor", b"0"), (b"GNU.sparse.realsize", b"9")
+        )
         + archives.header(b"a", 513)
         + archives.padded(b"1\n8\n1\n")
         + archives.padded(b"x"),
-        archives.pax((b"GNU.sparse.map", b"0,1,5,2"), (b"GNU.sparse.size", b"9")) + archives.file(b"a", b"123"),
+        archives.pax((b"GNU.sparse.map", b"0,1,5,2"), (b"GNU.sparse.size", b"9"))
+        + archives.file(b"a", b"123"),
         b"",
     ]
-)  # fmt: skip
+)
 
 
 @settings(max_examples=600, deadline=None, derandomize=True)

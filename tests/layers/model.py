@@ -6,6 +6,7 @@ applied from the base layer up, each action by looking at everything.
 
 from __future__ import annotations
 
+import random
 from dataclasses import dataclass, field
 
 from tests.layers import archives
@@ -173,3 +174,39 @@ def valid(layers: list[list[Action]]) -> list[list[Action]]:
     """Return the layers without the actions that would be refused."""
     system = FileSystem()
     return [system.apply(layer, leave_out=True) for layer in layers]
+
+
+def random_layers(rng: random.Random) -> list[list[Action]]:
+    """Return layers over few names, so that their actions meet; some will be refused."""
+
+    def path(most: int = 3) -> Path:
+        return tuple(rng.choice((b"a", b"b", b"c")) for _ in range(rng.randint(1, most)))
+
+    def action() -> Action:
+        kind = rng.choice(
+            (
+                "directory",
+                "directory",
+                "file",
+                "file",
+                "file",
+                "symlink",
+                "link",
+                "whiteout",
+                "opaque",
+            )
+        )
+        if kind == "opaque":
+            return Action(kind, path(2))
+        target = b"/".join(path())
+        if kind == "symlink":
+            target = rng.choice((b"", b"/", b"../")) + target
+        return Action(
+            kind,
+            path(),
+            target=target if kind in ("symlink", "link") else b"",
+            content=b"%d" % rng.randrange(100) if kind == "file" else b"",
+            mode=rng.choice((0o644, 0o755, 0o4700, 0)),
+        )
+
+    return [[action() for _ in range(rng.randint(3, 12))] for _ in range(rng.randint(2, 4))]

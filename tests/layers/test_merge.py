@@ -532,6 +532,7 @@ LONG_LINK = pax((b"linkpath", b"a/" * 2000)) + symlink(b"b", b"")
         ((file(b"a", b"1"), symlink(b"b", b"a"), file(b"b/x/y", b"1")), "not a directory"),
         ((header(b"a", kind=b"6"), directory(b"a/d")), "not a directory"),
         ((pax((b"path", b"x" * 256)) + file(b"a"),), "too long"),
+        ((pax((b"path", b".wh." + b"x" * 256)) + file(b"a"),), "too long"),
         ((pax((b"path", b"x" * 256 + b"/a")) + file(b"a"),), "too long"),
         ((pax((b"path", b"x/" * 9000)) + file(b"a"),), "too long"),
     ],
@@ -557,6 +558,12 @@ def test_names_and_depths_at_the_limits() -> None:
     found = tree(tuple(members))
     assert found[deep] == b"1"
     assert set(names) <= set(found)
+
+
+def test_the_longest_names_can_be_removed() -> None:
+    name = b"x" * 255
+    marker = pax((b"path", b".wh." + name)) + file(b"a")
+    assert tree((pax((b"path", name)) + file(b"a"),), (marker,)) == {}
 
 
 def test_entries_are_limited_over_all_layers() -> None:

@@ -378,7 +378,7 @@ def test_signed_checksums_of_old_programs() -> None:
     assert names(archive(bytes(block))) == ["é".encode()]
 
 
-@pytest.mark.parametrize("cut", [1, 100, 511, 513, 700, 1024, 1535])
+@pytest.mark.parametrize("cut", [1, 100, 511, 513, 700, 1024, 1511])
 def test_truncated_archives_are_refused(cut: int) -> None:
     data = file(b"a", b"x" * 1000)
     with pytest.raises(LayerError, match="truncated"):
@@ -398,11 +398,13 @@ def test_ends_of_every_form(warnings: list[str]) -> None:
     assert warnings == []
     assert names(b"") == names(bytes(1024)) == []
     assert warnings == []
-    assert names(member) == [b"a"]
     assert names(member + bytes(1024) + b"junk") == [b"a"]
+    assert names(member) == [b"a"]
+    for cut in (1, 400, 511):  # as `umoci insert --opaque` leaves it
+        assert names(member[:-cut]) == [b"a"]
     assert warnings == [
-        "layer: the archive has no end mark",
         "layer: ignored what follows the end of the archive",
+        *["layer: the archive has no end mark"] * 4,
     ]
 
 
