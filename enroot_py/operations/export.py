@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import stat
 from dataclasses import replace
 
 from enroot_py import log
 from enroot_py.errors import UsageError
-from enroot_py.layers.entry import Node, walk
+from enroot_py.gpu.rootfs.leftover import cache_without_injection
+from enroot_py.layers.entry import ContentSink, Node, walk
 from enroot_py.layers.scan import scan_directory
 from enroot_py.settings import Settings, load_settings
 from enroot_py.squashfs.mksquashfs import open_writer
@@ -59,10 +61,36 @@ def export(
             temp_path=settings.temp_path,
         ) as writer:
             root = scan_directory(rootfs, writer)
+            _forget_gpus(root, rootfs, writer)
             # An image is as old as the youngest thing in it, not as the clock says.
             writer.mkfs_time = _latest_time(root, options)
             writer.finish(root)
     return new.path
+
+
+class _Bytes:
+    """Gives bytes that are in memory; a `ByteSource`."""
+
+    def __init__(self, content: bytes) -> None:
+        self.content = content
+
+    def take(self, size: int) -> bytes:
+        taken, self.content = self.content[:size], self.content[size:]
+        return taken
+
+
+def _forget_gpus(root: Node, rootfs: str, sink: ContentSink) -> None:
+    """Write the loader's cache without the entries that a start with GPUs added to it.
+
+    The rootfs keeps them: the container may be running.
+    """
+    folder = (root.children or {}).get(b"etc")
+    node = (folder.children or {}).get(b"ld.so.cache") if folder is not None else None
+    if node is None or node.kind != stat.S_IFREG or not node.size:
+        return
+    content = cache_without_injection(rootfs)
+    if content is not None:
+        node.content, node.size = sink.add(_Bytes(content), len(content)), len(content)
 
 
 def _export_options(settings: Settings) -> SquashfsOptions:

@@ -50,6 +50,22 @@ def strip_cache(content: bytes) -> bytes | None:
     return None if stripped == cache else build_cache(stripped)
 
 
+def cache_without_injection(rootfs: str) -> bytes | None:
+    """Return a rootfs's loader cache without our entries; None if there are none to leave out.
+
+    Args:
+        rootfs: absolute host path.
+    """
+    root_fd = os.open(rootfs, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        content = read_beneath(root_fd, CACHE, limit=_LIMIT)
+        return strip_cache(content) if content is not None else None
+    except KernelError:
+        return None
+    finally:
+        os.close(root_fd)
+
+
 def restore_cache(rootfs: str) -> bool:
     """Remove our entries from a rootfs's loader cache; tells whether there were any.
 
