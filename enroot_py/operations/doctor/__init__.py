@@ -11,7 +11,6 @@ import platform
 from collections.abc import Sequence
 
 from enroot_py.errors import EnrootError
-from enroot_py.host import observe_host
 from enroot_py.operations.doctor.findings import Finding, Status, fault, ok
 from enroot_py.operations.doctor.folders import (
     examine_configuration,
@@ -19,7 +18,12 @@ from enroot_py.operations.doctor.folders import (
     examine_folders,
     examine_hooks,
 )
-from enroot_py.operations.doctor.kernel import examine_kernel, examine_programs
+from enroot_py.operations.doctor.kernel import (
+    examine_kernel,
+    examine_programs,
+    read_fuse_mode,
+    read_switches,
+)
 from enroot_py.operations.doctor.probe import try_steps
 from enroot_py.settings import load_settings
 
@@ -33,15 +37,15 @@ def doctor(*, registries: Sequence[str] = (), offline: bool = False) -> tuple[Fi
         registries: hosts to ask; if there are none, those with credentials, else Docker Hub.
         offline: ask no registry.
     """
-    host = observe_host()
     findings = [_host()]
     try:
         settings = load_settings()
     except EnrootError as error:
         remedy = f"# {error.hint}" if error.hint else "# mend the file or the variable named above"
         return (*findings, fault("configuration", str(error), remedy))
-    keep = host.euid == 0 and settings.allow_superuser
-    findings += examine_kernel(try_steps(keep_user_namespace=keep), host)
+    keep = os.geteuid() == 0 and settings.allow_superuser
+    attempts = try_steps(keep_user_namespace=keep)
+    findings += examine_kernel(attempts, read_switches(), read_fuse_mode())
     findings += examine_programs(settings.native_overlayfs)
     findings.append(examine_configuration(settings))
     findings += examine_folders(settings)

@@ -10,27 +10,62 @@ import os
 import shutil
 import stat
 import sys
+from collections.abc import Mapping
 from errno import EINVAL, ENODEV, ENOENT, ENOSPC, EUSERS
 
-from enroot_py.host import HostFacts
-from enroot_py.operations.doctor.findings import Finding, fault, note, ok
+from enroot_py.operations.doctor.findings import Finding, Status, fault, note, ok
 from enroot_py.operations.doctor.probe import Attempt
 
 _APPARMOR = "kernel/apparmor_restrict_unprivileged_userns"
+SWITCHES = (
+    "user/max_user_namespaces",
+    "user/max_mnt_namespaces",
+    "user/max_pid_namespaces",
+    "user/max_net_namespaces",
+    "user/max_ipc_namespaces",
+    "user/max_uts_namespaces",
+    "kernel/unprivileged_userns_clone",
+    _APPARMOR,
+)
 _LIMIT = 15000  # namespaces a user may have: what distributions set, and plenty for a full node
 
 
-def examine_kernel(attempts: dict[str, Attempt], host: HostFacts) -> list[Finding]:
-    """Return the findings about namespaces, overlayfs and FUSE.
+def examine_kernel(
+    attempts: Mapping[str, Attempt], switches: Mapping[str, str], fuse_mode: int
+) -> list[Finding]:
+    """Return the findings about namespaces, overlayfs and FUSE. Pure.
 
     Args:
         attempts: what `probe.try_steps` found.
-        host: facts about this process.
+        switches: values below /proc/sys by name, e.g. "user/max_user_namespaces"; "" where there
+            is no such switch.
+        fuse_mode: permission bits of /dev/fuse, 0 if there is none.
     """
-    findings = [_user_namespaces(attempts)]
-    if findings[0].remedy:
-        return findings  # nothing else can be tried
-    return [*findings, _other_namespaces(attempts), _overlayfs(attempts), _fuse(attempts)]
+    first = _user_namespaces(attempts, switches)
+    if first.status is Status.FAULT:
+        return [first]  # nothing else can be tried
+    others = _other_namespaces(attempts, switches)
+    return [first, others, _overlayfs(attempts), _fuse(attempts, fuse_mode)]
+
+
+def read_switches() -> dict[str, str]:
+    """Read every switch that `examine_kernel` knows."""
+    switches = {}
+    for name in SWITCHES:
+        try:
+            with open(f"/proc/sys/{name}", encoding="ascii") as file:
+                switches[name] = file.read().strip()
+        except OSError:
+            switches[name] = ""
+    return switches
+
+
+def read_fuse_mode() -> int:
+    """Return the permission bits of /dev/fuse, 0 if there is none."""
+    try:
+        return stat.S_IMODE(os.stat("/dev/fuse").st_mode)
+    except OSError:
+        return 0
 
 
 def examine_programs(native_overlayfs: bool) -> list[Finding]:
@@ -62,40 +97,31 @@ def examine_programs(native_overlayfs: bool) -> list[Finding]:
     return findings
 
 
-def read_switch(name: str) -> str:
-    """Return a value below /proc/sys, "" where there is no such switch."""
-    try:
-        with open(f"/proc/sys/{name}", encoding="ascii") as file:
-            return file.read().strip()
-    except OSError:
-        return ""
-
-
-def _user_namespaces(attempts: dict[str, Attempt]) -> Finding:
+def _user_namespaces(attempts: Mapping[str, Attempt], switches: Mapping[str, str]) -> Finding:
     subject = "user namespaces"
     for step in ("user namespace", "user map", "mount namespace", "tmpfs"):
         errno = attempts[step].errno
         if errno > 0:
             text = f"refused ({step}: {os.strerror(errno)})"
-            return fault(subject, text, *_namespace_remedy(errno))
-    if read_switch(_APPARMOR) == "1":
+            return fault(subject, text, *_namespace_remedy(errno, switches))
+    if switches[_APPARMOR] == "1":
         return ok(subject, "allowed, by an AppArmor profile")
     return ok(subject, "allowed")
 
 
-def _namespace_remedy(errno: int) -> tuple[str, ...]:
-    if read_switch("user/max_user_namespaces") == "0":
+def _namespace_remedy(errno: int, switches: Mapping[str, str]) -> tuple[str, ...]:
+    if switches["user/max_user_namespaces"] == "0":
         return _set("user.max_user_namespaces", _LIMIT)
-    if read_switch("kernel/unprivileged_userns_clone") == "0":
+    if switches["kernel/unprivileged_userns_clone"] == "0":
         return _set("kernel.unprivileged_userns_clone", 1)
-    if read_switch("user/max_mnt_namespaces") == "0":
+    if switches["user/max_mnt_namespaces"] == "0":
         return _set("user.max_mnt_namespaces", _LIMIT)
     if errno in (ENOSPC, EUSERS):
         return (
             "# a limit is reached; see what holds namespaces: lsns --type user",
             *_set("user.max_user_namespaces", _LIMIT),
         )
-    if read_switch(_APPARMOR) == "1":
+    if switches[_APPARMOR] == "1":
         return _apparmor_remedy()
     if errno == EINVAL:
         return ("# the kernel was built without CONFIG_USER_NS: install your distribution's",)
@@ -124,7 +150,7 @@ def _apparmor_remedy() -> tuple[str, ...]:
     )
 
 
-def _other_namespaces(attempts: dict[str, Attempt]) -> Finding:
+def _other_namespaces(attempts: Mapping[str, Attempt], switches: Mapping[str, str]) -> Finding:
     refused = [
         (kind, attempts[f"{kind} namespace"].errno)
         for kind in ("pid", "net", "ipc", "uts")
@@ -135,14 +161,14 @@ def _other_namespaces(attempts: dict[str, Attempt]) -> Finding:
     text = ", ".join(f"--{kind} is refused ({os.strerror(errno)})" for kind, errno in refused)
     remedy: list[str] = []
     for kind, _ in refused:
-        if read_switch(f"user/max_{kind}_namespaces") == "0":
+        if switches[f"user/max_{kind}_namespaces"] == "0":
             remedy += _set(f"user.max_{kind}_namespaces", _LIMIT)
     if not remedy and refused[0][0] == "pid":
         remedy.append("# something is mounted below /proc here; in docker: -v /proc:/hostproc:rw")
     return note("other namespaces", text, *remedy)
 
 
-def _overlayfs(attempts: dict[str, Attempt]) -> Finding:
+def _overlayfs(attempts: Mapping[str, Attempt]) -> Finding:
     errno = attempts["overlayfs"].errno
     if not errno:
         return ok("overlayfs", "can be mounted in a user namespace")
@@ -153,17 +179,13 @@ def _overlayfs(attempts: dict[str, Attempt]) -> Finding:
     return fault("overlayfs", text, remedy)
 
 
-def _fuse(attempts: dict[str, Attempt]) -> Finding:
+def _fuse(attempts: Mapping[str, Attempt], mode: int) -> Finding:
     errno = attempts["fuse"].errno
     if not errno:
         return ok("FUSE", "can be mounted in a user namespace")
     text = f"/dev/fuse: {os.strerror(errno)}; images are unpacked to the cache before they start"
     if errno in (ENOENT, ENODEV):
         return note("FUSE", text, "sudo modprobe fuse")
-    try:
-        mode = stat.S_IMODE(os.stat("/dev/fuse").st_mode)
-    except OSError:
-        mode = 0
     if mode & 0o666 != 0o666:
         return note("FUSE", text, "sudo chmod 0666 /dev/fuse")
     return note(

@@ -6,26 +6,22 @@ Source: OCI distribution specification 1.1, "Determining support".
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-import requests
+from dataclasses import replace
 
 from enroot_py.errors import EnrootError, UsageError
 from enroot_py.image.reference import DOCKER_HUB, HUB_ALIASES
 from enroot_py.log import printable
-from enroot_py.operations.doctor.findings import Finding, fault, ok
-from enroot_py.registry.connection import (
-    ConnectionAdapter,
-    find_proxy,
-    tls_context,
-)
+from enroot_py.operations.doctor.findings import Finding, Status, fault, ok
+from enroot_py.registry.auth import Authenticator
 from enroot_py.registry.credentials import find_credentials
-from enroot_py.registry.endpoints import always_http, load_mirrors
-from enroot_py.registry.failures import connection_error
+from enroot_py.registry.endpoints import Endpoint, always_http, load_mirrors
 from enroot_py.registry.netrc import read_credentials_file
+from enroot_py.registry.transport import Transport
 from enroot_py.settings import Settings
 
 _PATIENCE = 10.0  # seconds to connect, and again to answer: a doctor must not hang
 _MOST = 6  # hosts asked of their own accord; a screen has an end
+_REPOSITORY = "enroot/doctor"  # rights are always asked for some repository; none of that name
 
 
 def examine_registries(asked: Sequence[str], settings: Settings) -> list[Finding]:
@@ -39,10 +35,14 @@ def examine_registries(asked: Sequence[str], settings: Settings) -> list[Finding
     if asked:
         return [_registry(host, settings) for host in _unique(asked)]
     try:
-        hosts = _unique([*_mirrors(settings), *_listed(settings)]) or [DOCKER_HUB]
+        hosts = _unique([*_mirrors(settings), *_listed(settings)])
     except EnrootError as error:
         return [fault("registries", str(error), *([f"# {error.hint}"] if error.hint else []))]
-    return [_registry(host, settings) for host in hosts[:_MOST]]
+    if hosts:
+        return [_registry(host, settings) for host in hosts[:_MOST]]
+    # Nobody said that images come from there: out of reach, it may never be missed.
+    hub = _registry(DOCKER_HUB, settings)
+    return [hub if hub.status is Status.OK else replace(hub, status=Status.NOTE)]
 
 
 def _unique(hosts: Sequence[str]) -> list[str]:
@@ -74,39 +74,39 @@ def _registry(place: str, settings: Settings) -> Finding:
     scheme, _, host = _split_scheme(place)
     scheme = scheme or ("http" if always_http(settings) else "https")
     subject = f"registry {printable(host)}"
-    url = f"{scheme}://{host}/v2/"
     try:
-        response = _get(url, host, settings)
-        account = find_credentials(settings, host, "")
+        account = find_credentials(settings, host, _REPOSITORY)
+        status = _ask(Endpoint(scheme, host, _REPOSITORY), settings, account is not None)
     except EnrootError as error:
         return fault(subject, str(error), *([f"# {error.hint}"] if error.hint else []))
-    who = f"login from {account.source}" if account else "no login"
-    if response.status_code in (200, 401):
-        return ok(subject, f"answers ({scheme}, {who})")
-    if response.status_code == 403 and not account:
-        return ok(subject, f"answers ({scheme}; it refuses everything without a login)")
+    if status == 200 and account:
+        return ok(subject, f"answers ({scheme}, login from {account.source})")
+    if status in (200, 401, 403):
+        return ok(subject, f"answers ({scheme}, without a login)")
     return fault(
         subject,
-        f"answers {response.status_code} to {url}: not a registry, or a proxy in between",
-        f"curl -v {url}",
+        f"answers {status} to {scheme}://{host}/v2/: not a registry, or a proxy in between",
+        f"curl -v {scheme}://{host}/v2/",
     )
 
 
-def _get(url: str, host: str, settings: Settings) -> requests.Response:
-    proxy = find_proxy(url, settings.environment)
-    context = tls_context(settings, host) if url.startswith("https:") else None
-    with requests.Session() as session:
-        session.trust_env = False
-        adapter = ConnectionAdapter(context, header_timeout=_PATIENCE, connections=1)
-        session.mount("https://", adapter)
-        session.mount("http://", adapter)
-        try:
-            return session.get(
-                url,
-                timeout=_PATIENCE,
-                allow_redirects=False,
-                stream=True,
-                proxies={"http": proxy, "https": proxy} if proxy else {},
-            )
-        except (OSError, requests.RequestException, TimeoutError) as error:
-            raise connection_error(error, url, proxy) from error
+def _ask(endpoint: Endpoint, settings: Settings, login: bool) -> int:
+    """Return the status of the registry's root, with a login where one is to be used.
+
+    Raises:
+        AuthenticationError: if the login is refused.
+        RegistryError: if no answer came.
+    """
+    url = f"{endpoint.scheme}://{endpoint.host}/v2/"
+    with Transport(settings, header_timeout=_PATIENCE, idle_timeout=_PATIENCE) as transport:
+        authenticator = Authenticator(
+            endpoint, transport, user="", ask_password=lambda host, user: ""
+        )
+        while True:
+            sent = authenticator.authorization
+            exchange = transport.request(url, authorization=sent, once=True)
+            status = exchange.status
+            if status != 401 or not login:
+                exchange.close()
+                return status
+            authenticator.answer(exchange, sent)  # raises when there is nothing left to try
