@@ -174,7 +174,10 @@ class ConfScript:
         return self._functions
 
     def _start(self, requests: int, replies: int) -> int:
-        numbers = [fd for fd in range(3, 10) if not os.path.exists(f"/proc/self/fd/{fd}")]
+        # Numbers that are of no use in the child: closed, or closed by the exec.
+        numbers = [
+            fd for fd in range(3, 10) if fd not in (requests, replies) and not _is_inherited(fd)
+        ]
         actions: list[tuple[int, int, int] | tuple[int, int, str, int, int]]
         actions = [(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)]
         if len(numbers) >= 2:
@@ -238,3 +241,10 @@ class ConfScript:
                 hint="raise ENROOT_HOOK_TIMEOUT (seconds, 0 for no limit) if it needs more",
             )
         raise HookError(f"{part} failed: {describe_status(status)}", path=self.path, status=status)
+
+
+def _is_inherited(fd: int) -> bool:
+    try:
+        return os.get_inheritable(fd)
+    except OSError:
+        return False

@@ -52,11 +52,8 @@ def hook_environment(context: HookContext) -> dict[str, str]:
     for name in _NOT_FOR_HOOKS:
         environ.pop(name, None)
     for field in _FLAGS:
-        key = "ENROOT_" + field.upper()
         if getattr(settings, field):
-            environ.setdefault(key, "y")
-        else:
-            environ.pop(key, None)
+            environ.setdefault("ENROOT_" + field.upper(), "y")
     environ["ENROOT_PID"] = str(context.pid)
     environ["ENROOT_ROOTFS"] = context.rootfs
     environ["ENROOT_WORKDIR"] = context.workdir

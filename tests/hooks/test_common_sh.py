@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from enroot_py.settings import package_share_path
 from tests.hooks.contexts import write_file
 
-SHARE = Path(__file__).resolve().parents[2] / "share/enroot"
+SHARE = Path(package_share_path())
 FUNCTIONS = (
     *("fmt", "log", "err", "rmall", "mktmpdir", "read", "readstrarray", "chdir", "curl", "jq"),
     *("realpath", "envsubst", "evalnetrc", "envfmt", "runparts", "checkcmd", "fixperms"),

@@ -11,11 +11,11 @@ import pytest
 from enroot_py.errors import HookError
 from enroot_py.hooks import known
 from enroot_py.hooks.find import BUILTINS, STANDARD, STUB, Hook, check_writers, find_hooks
-from enroot_py.settings import load_settings
+from enroot_py.settings import load_settings, package_share_path
 from tests.hooks.contexts import Container
 
 FOREIGN = "#!/bin/sh\n"
-SHARE = Path(__file__).resolve().parents[2] / "share/enroot"
+SHARE = Path(package_share_path())
 
 
 def stub(name: str) -> str:
