@@ -23,7 +23,7 @@ from enroot_py.gpu.loader.cache import (
     parse_cache,
     remove_entries,
 )
-from enroot_py.gpu.rootfs.facts import FOLDER, MISSING, SAME, RootfsFacts
+from enroot_py.gpu.rootfs.facts import FILE, FOLDER, MISSING, SAME, RootfsFacts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -250,15 +250,15 @@ class _Placer:
 
     def place_bind(self, bind: Bind) -> None:
         kind = self.facts.kind(bind.target)
-        if (
-            kind == SAME
-            or (kind == FOLDER) != (bind.kind == "folder" or bool(bind.fstype))
-            and (kind in (FOLDER, "file"))
-        ):
-            if kind != SAME:
-                self.notes.append(f"gpu: {bind.target} is of another kind in the image; left out")
+        if kind == SAME:
             return
-        if self.creatable(bind.target) or bind.required:
+        if bind.required:
+            self.binds.append(bind)
+            return
+        wanted = FOLDER if bind.kind == "folder" or bind.fstype else FILE
+        if kind in (FOLDER, FILE) and kind != wanted:
+            self.notes.append(f"gpu: {bind.target} is of another kind in the image; left out")
+        elif self.creatable(bind.target):
             self.binds.append(bind)
         elif bind.kind == "file" and bind.reason != "firmware":
             self.announce(bind)
