@@ -174,26 +174,14 @@ class ConfScript:
         return self._functions
 
     def _start(self, requests: int, replies: int) -> int:
-        # Numbers that are of no use in the child: closed, or closed by the exec.
-        numbers = [
-            fd for fd in range(3, 10) if fd not in (requests, replies) and not _is_inherited(fd)
-        ]
-        actions: list[tuple[int, int, int] | tuple[int, int, str, int, int]]
-        actions = [(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)]
-        if len(numbers) >= 2:
-            # bash keeps copies of descriptors from 10 on, which the functions' children inherit.
-            actions.append((os.POSIX_SPAWN_DUP2, requests, numbers[0]))
-            actions.append((os.POSIX_SPAWN_DUP2, replies, numbers[1]))
-        else:
-            numbers = [requests, replies]
-            for fd in numbers:
-                os.set_inheritable(fd, True)
-        arguments = [self.path, *map(str, numbers[:2])]
+        for fd in (requests, replies):
+            os.set_inheritable(fd, True)
+        arguments = [self.path, str(requests), str(replies)]
         return os.posix_spawnp(
             "bash",
             ["bash", "--norc", "-c", _DRIVER, self.path, *arguments],
             hook_environment(self._context),
-            file_actions=actions,
+            file_actions=[(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)],
             setsigdef=IGNORED_SIGNALS,
         )
 
@@ -241,10 +229,3 @@ class ConfScript:
                 hint="raise ENROOT_HOOK_TIMEOUT (seconds, 0 for no limit) if it needs more",
             )
         raise HookError(f"{part} failed: {describe_status(status)}", path=self.path, status=status)
-
-
-def _is_inherited(fd: int) -> bool:
-    try:
-        return os.get_inheritable(fd)
-    except OSError:
-        return False
