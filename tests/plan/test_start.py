@@ -107,7 +107,7 @@ def test_what_cannot_be_is_refused(spec: dict[str, object], error: type[EnrootEr
 @pytest.mark.parametrize("text", ["1=x", "ENROOT_PID=1", "ENROOT_X"])
 def test_variables_that_would_not_arrive_are_refused(text: str) -> None:
     with pytest.raises(UsageError, match=text.partition("=")[0]):
-        plan_of(environ=(text,)).environ
+        plan_of(environ=(text,))
 
 
 def test_an_unknown_machine_is_refused_by_name() -> None:
