@@ -13,6 +13,7 @@ Pure: the layers come as functions that open them.
 from __future__ import annotations
 
 import stat
+import sys
 from collections.abc import Callable
 from typing import BinaryIO, NamedTuple
 
@@ -60,7 +61,6 @@ class LayerMerger:
         self._layers: list[_Layer] = []
         self._shadow = Shadow()
         self._entries = self._bytes = self._sparse_bytes = 0
-        self._skipped = False
         self._devices: set[bytes] = set()
 
     def add_layer(self, open_layer: Callable[[], BinaryIO], name: str) -> None:
@@ -102,14 +102,13 @@ class LayerMerger:
                 self._replay(layer.operations, tree)
             except LayerError as error:
                 raise _in_layer(error, layer.name) from None
-        if self._skipped:
-            self._fetch_skipped(tree.root)
+        self._fetch_skipped(tree.root)
         return tree.root
 
     def _record(self, archive: TarStream, layer: _Layer) -> None:
-        number = len(self._layers) - 1
-        shadow, limits, sink = self._shadow, self._limits, self._sink
-        record = layer.operations.append
+        """Note what a layer's members do, and keep the contents that are not hidden."""
+        shadow, sink, record = self._shadow, self._sink, layer.operations.append
+        allowed = (self._limits.max_entries or sys.maxsize) - self._entries
         parent: bytes | None = None
         ignored = covered = False
         hidden: set[bytes] = set()
@@ -120,12 +119,11 @@ class LayerMerger:
             # all of them, and what is to be known of it is looked up once.
             if directory != parent:
                 parent = directory
-                ignored = parent == b"dev" or parent.startswith(b"dev/")
-                ignored = ignored or is_reserved_directory(parent)
+                ignored = _is_left_out(parent + b"/") or is_reserved_directory(parent)
                 covered, hidden = shadow.covers(parent), shadow.names(parent)
-            if member + self._entries > limits.max_entries > 0:
+            if member > allowed:
                 raise LimitError(
-                    f"the layers have more than {limits.max_entries} entries",
+                    f"the layers have more than {self._limits.max_entries} entries",
                     hint="raise ENROOT_MAX_IMAGE_ENTRIES if this image can be trusted",
                 )
             if ignored:
@@ -139,16 +137,13 @@ class LayerMerger:
                     if archive.extents is not None:
                         self._count_sparse(what.size)
                     if covered or base in hidden:
-                        what.content = _Skipped(number, member)
-                        self._skipped = True
+                        what.content = _Skipped(len(self._layers) - 1, member)
                     else:
                         what.content = sink.add(archive, what.size, archive.extents)
                 elif what.kind in _DEVICES:
                     self._devices.add(_join(parent, base))
                     continue
-            else:
-                what = _join(*split_path(what))
-            record((parent, base, what))
+            record((parent, base, what if isinstance(what, Node) else _join(*split_path(what))))
         self._entries += member
 
     def _replay(self, operations: list[Operation], tree: Tree) -> None:
@@ -162,14 +157,11 @@ class LayerMerger:
                 place(parent, base, what)
             elif what is None:
                 tree.remove(parent, base)
-            elif not tree.link(parent, base, what) and not self._is_left_out(what):
+            elif not (tree.link(parent, base, what) or what in self._devices or _is_left_out(what)):
                 raise LayerError(
                     f"{quoted(_join(parent, base))} is a hard link to a file that is not there: "
                     f"{quoted(what)}"
                 )
-
-    def _is_left_out(self, path: bytes) -> bool:
-        return path in self._devices or path.startswith(b"dev/")
 
     def _fetch_skipped(self, root: Node) -> None:
         """Read again the layers that have bytes which are needed, contrary to expectation."""
@@ -202,6 +194,11 @@ class LayerMerger:
                 f"the sparse files of this image pretend to more than "
                 f"{self._limits.max_sparse_bytes} bytes"
             )
+
+
+def _is_left_out(path: bytes) -> bool:
+    """Tell whether a path is below `/dev`, of which no image has anything."""
+    return path.startswith(b"dev/")
 
 
 def _join(parent: bytes, base: bytes) -> bytes:

@@ -7,8 +7,9 @@ the layer's name and the byte offset of the header.
 
 How an archive may end: two blocks of zeros, or one at the very end. An archive that just stops
 after a member's content is taken with a warning, as Docker and umoci take it: its digest has been
-verified, so its author made it so (`umoci insert --opaque` does). Whatever follows the zero blocks is read, so that a damaged end of the
-compressed data is noticed, and ignored, with a warning if it is not zeros.
+verified, so its author made it so (`umoci insert --opaque` does). Whatever follows the zero blocks
+is read, so that a damaged end of the compressed data is noticed, and ignored, with a warning if it
+is not zeros.
 """
 
 from __future__ import annotations
@@ -156,7 +157,7 @@ class TarStream:
         start = 0
         try:
             while True:
-                start = self.offset
+                start = self._base + self._position
                 header = self._read_header()
                 if header is None:
                     return
@@ -164,11 +165,12 @@ class TarStream:
                 if member is None:
                     continue
                 stored = member[2]
-                end = self.offset + stored
+                end = self._base + self._position + stored
                 yield member
-                left = end - self.offset
+                left = end - self._base - self._position
                 assert left in (0, stored), "a member's content is taken as a whole or not at all"
-                self.skip(left)
+                if left:
+                    self.skip(left)
                 if stored % BLOCK and not self._skip_padding(-stored % BLOCK):
                     log.warn(f"{self._name}: the archive has no end mark")
                     return

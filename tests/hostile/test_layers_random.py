@@ -83,7 +83,7 @@ def check_against_model(layers: list[list[Action]]) -> None:
     assert as_model(archives.merge(*data)) == expected
 
 
-@settings(max_examples=2000, deadline=None, derandomize=True)
+@settings(max_examples=1200, deadline=None, derandomize=True)
 @given(LAYERS)
 def test_merge_equals_the_model(layers: list[list[Action]]) -> None:
     check_against_model(layers)
