@@ -31,6 +31,16 @@ bench:
 	@tests/setup/prepare.sh
 	@tests/setup/run.sh bench
 
+ENROOT = $(PYTHON) -c 'import sys; from enroot_py.cli.main import main; sys.exit(main())'
+
+texts:
+	@$(ENROOT) man --output share/man/man1
+	@mkdir -p share/bash-completion/completions share/zsh/site-functions \
+	    share/fish/vendor_completions.d
+	@$(ENROOT) completion bash > share/bash-completion/completions/enroot
+	@$(ENROOT) completion zsh > share/zsh/site-functions/_enroot
+	@$(ENROOT) completion fish > share/fish/vendor_completions.d/enroot.fish
+
 clean:
 	rm -rf .demo .venv build dist
 

@@ -302,7 +302,7 @@ COMMANDS = (
         "SHELL",
         "Print the completion script for bash, zsh or fish",
         (),
-        1, 1, _REPORTS + "completion", kinds=("shell",),
+        1, 1, _REPORTS + "completion", True, ("shell",),
     ),
     Command(
         "man",
@@ -314,7 +314,7 @@ COMMANDS = (
                 kind="folder",
             ),
         ),
-        0, 2, _REPORTS + "man", kinds=("name",),
+        0, 2, _REPORTS + "man", True, ("name",),
     ),
     Command(
         "help",

@@ -21,6 +21,7 @@ from enroot_py.errors import UsageError
 from tests.cli.command import ENROOT
 from tests.cli.command import Command as Enroot
 
+SHARE = Path(__file__).resolve().parents[2] / "share"
 WORDS = [command.name for command in COMMANDS]
 
 
@@ -73,6 +74,20 @@ def test_pages_are_written_for_every_command(tmp_path: Path) -> None:
         ["enroot.1", *(f"enroot-{name.replace(' ', '-')}.1" for name in WORDS)]
     )
     assert (folder / "enroot-cache-list.1").read_text() == manual_page("cache list")
+
+
+def test_the_files_that_are_shipped_are_current() -> None:
+    expected = {
+        SHARE / "bash-completion/completions/enroot": completion_script("bash"),
+        SHARE / "zsh/site-functions/_enroot": completion_script("zsh"),
+        SHARE / "fish/vendor_completions.d/enroot.fish": completion_script("fish"),
+    }
+    for name in ["", *WORDS]:
+        path = SHARE / "man/man1" / ("-".join(["enroot", *name.split()]) + ".1")
+        expected[path] = manual_page(name)
+    for path, text in expected.items():
+        assert path.read_text() == text, f"{path.name}: run `make texts` and commit the result"
+    assert set((SHARE / "man/man1").iterdir()) <= set(expected)
 
 
 def test_unknown_pages_and_shells_are_refused(enroot: Enroot) -> None:
