@@ -25,6 +25,7 @@ from enroot_py.store.locks import is_current, wait_for_lock
 
 _CHUNK = 1 << 20
 _PATIENCE = 10.0
+_ATTEMPTS = 5
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -191,6 +192,33 @@ class BlobStore:
             raise
         copy.seek(0)
         return copy
+
+    def obtain(
+        self,
+        descriptor: Descriptor,
+        download: Callable[[BlobWriter], None],
+        *,
+        private: bool,
+        cancelled: Callable[[], bool] | None = None,
+    ) -> BinaryIO:
+        """Open a blob, downloading it first if it is missing.
+
+        Args:
+            download: writes the blob's bytes, or what is missing of them.
+            private, cancelled: as for `create`.
+
+        Raises:
+            As `create`, and whatever `download` raises.
+        """
+        for _ in range(_ATTEMPTS):
+            try:
+                return self.open(descriptor)
+            except NotFoundError:
+                with self.create(descriptor, private=private, cancelled=cancelled) as writer:
+                    if writer is not None:
+                        download(writer)
+            # Between its delivery and its use another process may trim the cache.
+        return self.open(descriptor)
 
     @contextmanager
     def create(

@@ -92,16 +92,19 @@ class ArtifactSource(ImageSource):
         try:
             found[self._file.digest] = HeldLayer(self._store.open(self._file))
         except NotFoundError:
-            pass
+            pass  # to be downloaded
         return LayerFetcher((self._file,), found, self._obtain, connections=1, progress=progress)
 
     def _obtain(
         self, layer: Descriptor, report: Callable[[int], None], called_off: Callable[[], bool]
     ) -> HeldLayer:
-        assert self._client is not None
+        client = self._client
+        assert client is not None
         assert self._store is not None
-        private = self._client.authenticated
-        with self._store.create(layer, private=private, cancelled=called_off) as writer:
-            if writer is not None:
-                self._client.download_blob(layer, writer, report)
-        return HeldLayer(self._store.open(layer))
+        file = self._store.obtain(
+            layer,
+            lambda writer: client.download_blob(layer, writer, report),
+            private=client.authenticated,
+            cancelled=called_off,
+        )
+        return HeldLayer(file)

@@ -16,7 +16,7 @@ from enroot_py.operations.progress import Progress
 from enroot_py.operations.sources.image_source import ImageSource, SourceImage
 from enroot_py.registry.client import RegistryClient, ResolvedImage
 from enroot_py.settings import Settings
-from enroot_py.store.blobs import BlobStore
+from enroot_py.store.blobs import BlobStore, BlobWriter
 from enroot_py.store.cache_folders import SETTING
 from enroot_py.store.file_system import find_file_system, space_error
 from enroot_py.store.layout_index import read_index, record_image
@@ -94,16 +94,15 @@ class RegistrySource(ImageSource):
         return image
 
     def _read_config(self, descriptor: Descriptor) -> bytes:
-        assert self._client is not None
-        try:
-            return self._store.read(descriptor)
-        except NotFoundError:
-            private = self._client.authenticated
-            with self._store.create(descriptor, private=private) as writer:
-                if writer is not None:
-                    writer.restart()
-                    writer.write(self._client.read_blob(descriptor))
-            return self._store.read(descriptor)
+        client = self._client
+        assert client is not None
+
+        def download(writer: BlobWriter) -> None:
+            writer.restart()
+            writer.write(client.read_blob(descriptor))
+
+        with self._store.obtain(descriptor, download, private=client.authenticated) as file:
+            return file.read()
 
     def _find_cached(self) -> ResolvedImage | None:
         """Return an image that this repository has served before under this very digest."""
@@ -162,8 +161,12 @@ class RegistrySource(ImageSource):
     def _obtain(
         self, layer: Descriptor, report: Callable[[int], None], called_off: Callable[[], bool]
     ) -> HeldLayer:
-        assert self._client is not None
-        with self._store.create(layer, private=self._private, cancelled=called_off) as writer:
-            if writer is not None:
-                self._client.download_blob(layer, writer, report)
-        return HeldLayer(self._store.open(layer))
+        client = self._client
+        assert client is not None
+        file = self._store.obtain(
+            layer,
+            lambda writer: client.download_blob(layer, writer, report),
+            private=self._private,
+            cancelled=called_off,
+        )
+        return HeldLayer(file)
