@@ -41,6 +41,12 @@ _TAG_GENERATOR, _TAG_HWCAPS = 0, 1
 _LITTLE_ENDIAN = 2
 _MAX_SECTIONS = 64
 
+_LARGEST = 10**18
+# Characters to digits and others; to bytes that ascend where the loader's order descends. Digits,
+# which come first there, are written as nine bytes of which the first is 0.
+_KINDS = bytes(48 if 48 <= byte <= 57 else 46 for byte in range(256))
+_DESCENDING = bytes(max(1, 127 - byte if byte < 128 else 383 - byte) for byte in range(256))
+
 
 class CacheEntry(NamedTuple):
     """One library: the loader's flags, its SONAME, its path and what hardware it needs."""
@@ -88,10 +94,18 @@ def add_entries(cache: LoaderCache, added: Iterable[CacheEntry]) -> LoaderCache:
     The loader takes the first plain entry of a SONAME, so what is added wins, and what was there
     serves again as soon as the addition is removed.
     """
+    keys: dict[str, bytes] = {}
+
+    def key(entry: CacheEntry) -> bytes:
+        soname = entry.soname
+        found = keys.get(soname)
+        if found is None:
+            found = keys[soname] = order_key(soname)
+        return found
+
     entries = list(cache.entries)
-    for entry in sorted(added, key=lambda entry: order_key(entry.soname)):
-        place = bisect_left(entries, order_key(entry.soname), key=lambda e: order_key(e.soname))
-        entries.insert(place, entry)
+    for entry in sorted(added, key=key):
+        entries.insert(bisect_left(entries, key(entry), key=key), entry)
     return cache._replace(entries=tuple(entries))
 
 
@@ -107,30 +121,29 @@ def sort_entries(entries: Iterable[CacheEntry]) -> tuple[CacheEntry, ...]:
     return tuple(sorted(entries, key=lambda entry: order_key(entry.soname)))
 
 
-def order_key(soname: str) -> tuple[tuple[int, int], ...]:
+def order_key(soname: str) -> bytes:
     """Return a key by which SONAMEs sort as in the file, i.e. descending in the loader's order.
 
-    The loader compares runs of digits as numbers, and a digit sorts above any other character.
+    The loader compares runs of digits as numbers, and a digit sorts above any other character;
+    characters are signed, so those above 127 sort below all others.
 
     Source: glibc elf/dl-cache.c, _dl_cache_libcmp().
     """
-    key: list[tuple[int, int]] = []
     raw = soname.encode("utf-8", "surrogateescape")
+    kinds = raw.translate(_KINDS)
+    parts: list[bytes] = []
     place, size = 0, len(raw)
-    while place < size:
-        if 48 <= raw[place] <= 57:
-            end = place
-            while end < size and 48 <= raw[end] <= 57:
-                end += 1
-            key.append((-2, -int(raw[place:end])))
-            place = end
-        else:
-            # The loader compares characters as signed: those above 127 sort below all others.
-            character = raw[place] - 256 if raw[place] > 127 else raw[place]
-            key.append((-1, -character))
-            place += 1
-    key.append((0, 0))  # the end of a name sorts below everything
-    return tuple(key)
+    while True:
+        digit = kinds.find(b"0", place)
+        if digit < 0:
+            break
+        end = kinds.find(b".", digit)
+        end = size if end < 0 else end
+        number = int(raw[digit:end]) if end - digit < 18 else _LARGEST
+        parts += (raw[place:digit].translate(_DESCENDING), (_LARGEST - number).to_bytes(9, "big"))
+        place = end
+    # The end of a name sorts below everything.
+    return b"".join((*parts, raw[place:].translate(_DESCENDING), b"\xff"))
 
 
 def _parse(data: bytes) -> LoaderCache:

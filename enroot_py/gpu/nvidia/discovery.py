@@ -34,13 +34,14 @@ def find_devices(root: DriverRoot) -> Devices:
     gpus = _gpus_of_procfs(root, majors)
     if gpus is None:
         gpus = _gpus_of_dev(root, names, majors)
-    control = [node for path in CONTROL_NODES if (node := root.node(path)) is not None]
-    control += [
-        node
+    paths = [path for path in CONTROL_NODES if path[5:] in names]
+    paths += [
+        f"/dev/{name}"
         for name in names
-        if name.startswith(_NUMBERED) and "/dev/" + name not in CONTROL_NODES
-        if (node := root.node("/dev/" + name)) is not None
+        if name.startswith(_NUMBERED) and f"/dev/{name}" not in CONTROL_NODES
     ]
+    found = [root.node(path) for path in paths]
+    control = [node for node in found if node is not None and node.is_device]
     config, monitor = find_capability_nodes(root)
     if not found_in and (gpus or any(node.path == "/dev/nvidiactl" for node in control)):
         found_in = "/dev"
@@ -215,7 +216,7 @@ def _imex_channels(root: DriverRoot) -> tuple[tuple[int, Node], ...]:
         number = name.removeprefix("channel")
         if name.startswith("channel") and number.isdigit():
             node = root.node(f"{folder}/{name}")
-            if node is not None:
+            if node is not None and node.is_device:
                 channels.append((int(number), node))
     return tuple(sorted(channels))
 

@@ -6,6 +6,7 @@ import os
 import stat
 
 from enroot_py.gpu.driver_root import DriverRoot
+from enroot_py.gpu.loader.elf import ElfObject
 from enroot_py.gpu.nvidia.catalogue import (
     CONFIGS,
     PROGRAMS,
@@ -59,12 +60,13 @@ def find_files(
     version = version or library_version(search)
     wanted = wanted_libraries(capabilities)
     unknown = "compute" in library_capabilities(capabilities)
+    elves: dict[str, ElfObject | None] = {}
     libraries, noexec = choose_libraries(
-        search, root, version=version, wanted=wanted, unknown=unknown, arch=arch
+        search, elves, version=version, wanted=wanted, unknown=unknown, arch=arch
     )
     if "compat32" in capabilities:
         small, _ = choose_libraries(
-            search, root, version=version, wanted=wanted, unknown=unknown, arch=arch, bits=32
+            search, elves, version=version, wanted=wanted, unknown=unknown, arch=arch, bits=32
         )
         libraries += small
     return DriverFiles(

@@ -35,16 +35,25 @@ _FOLDERS_32 = (
     "/usr/lib/i386-linux-gnu", "/usr/lib/i386-linux-gnu/nvidia/current", "/lib/i386-linux-gnu",
     "/usr/lib32", "/usr/lib", "/usr/local/nvidia/lib",
 )  # fmt: skip
+_PREFIXES = ("libnv", "libcuda", "libGL", "libEGL", "libvdpau")
 _ANCHORS = ("libcuda", "libnvidia-ml")
 _TLS_ABI = (2, 3, 99)
 
 
 class Candidate(NamedTuple):
-    """A file that could be a library of the driver: base name, version, path inside the root."""
+    """A file that could be a library of the driver.
+
+    Attributes:
+        name: base name, e.g. `libcuda`.
+        version: what follows `.so.` in its name.
+        path: path inside the root.
+        source: absolute host path, links resolved.
+    """
 
     name: str
     version: str
     path: str
+    source: str
 
 
 class Search(NamedTuple):
@@ -75,7 +84,7 @@ def search_libraries(
     root: DriverRoot, arch: str, *, compat32: bool = False, loader_paths: Iterable[str] = ()
 ) -> Search:
     """List every file that could be a library of the driver."""
-    found: dict[str, Candidate] = {}
+    finder = _Finder(root)
     note = ""
     known = known_libraries()
     if not root.library_paths:
@@ -84,21 +93,20 @@ def search_libraries(
         except UnsupportedError as error:
             sonames, note = [], f"gpu: {error}; searched the usual folders instead"
         for path in sonames:
-            _add(found, root, path)
+            folder, _, name = path.rpartition("/")
+            finder.add(folder, name)
     folders = library_folders(root, arch, loader_paths)
     seen: set[str] = set()
     for folder in [*folders, *(_FOLDERS_32 if compat32 and not root.library_paths else ())]:
         for sub in (folder, folder + "/vdpau"):
-            place = root.resolve(sub)
-            if place is None or place in seen:
+            place = finder.place(sub)
+            if not place or place in seen:
                 continue
             seen.add(place)
             for name in root.names(sub):
-                if ".so." in name and name.startswith(
-                    ("libnv", "libcuda", "libGL", "libEGL", "libvdpau")
-                ):
-                    _add(found, root, f"{sub}/{name}")
-    return Search(tuple(found.values()), note)
+                if ".so." in name and name.startswith(_PREFIXES):
+                    finder.add(sub, name)
+    return Search(tuple(finder.found.values()), note)
 
 
 def library_version(search: Search) -> str:
@@ -121,7 +129,7 @@ def other_versions(search: Search, version: str) -> tuple[tuple[str, str], ...]:
 
 def choose_libraries(
     search: Search,
-    root: DriverRoot,
+    elves: dict[str, ElfObject | None],
     *,
     version: str,
     wanted: frozenset[str],
@@ -132,6 +140,7 @@ def choose_libraries(
     """Choose one file for each library wanted.
 
     Args:
+        elves: what was read of files already, by path; added to.
         version: the driver's.
         wanted: base names.
         unknown: take any other library of that version too, so that a new driver's library needs
@@ -151,10 +160,12 @@ def choose_libraries(
             continue
         if name not in wanted and not (unknown and name not in known and name not in NEVER):
             continue
-        source = root.resolve(candidate.path)
-        if source is None or (name in chosen and name != "libnvidia-tls"):
+        source = candidate.source
+        if name in chosen and name != "libnvidia-tls":
             continue
-        elf = read_elf(source, notes=name == "libnvidia-tls")
+        if source not in elves:
+            elves[source] = read_elf(source, notes=name == "libnvidia-tls")
+        elf = elves[source]
         if elf is None or (elf.bits, elf.machine) != (bits, machine):
             continue
         if name in chosen and (chosen[name][1].abi >= _TLS_ABI or elf.abi < _TLS_ABI):
@@ -186,11 +197,35 @@ def _cached_paths(root: DriverRoot, known: frozenset[str]) -> list[str]:
     return [entry.path for entry in sorted(chosen, key=lambda entry: entry.hwcap != 0)]
 
 
-def _add(found: dict[str, Candidate], root: DriverRoot, path: str) -> None:
-    source = root.resolve(path)
-    if source is None or source in found:
-        return
-    file = source.rpartition("/")[2]
-    name, _, version = file.partition(".so.")
-    if version:
-        found[source] = Candidate(name, version, root.inside(source))
+class _Finder:
+    """Collects candidates by their resolved paths; folders are resolved once."""
+
+    def __init__(self, root: DriverRoot) -> None:
+        self.root = root
+        self.found: dict[str, Candidate] = {}
+        self._places: dict[str, str] = {}
+
+    def place(self, folder: str) -> str:
+        """Return the host path of a folder inside the root, "" if there is none."""
+        if folder not in self._places:
+            self._places[folder] = self.root.resolve(folder) or ""
+        return self._places[folder]
+
+    def add(self, folder: str, name: str) -> None:
+        place = self.place(folder)
+        source: str | None = f"{place}/{name}" if place else None
+        if source is None or source in self.found:
+            return
+        try:
+            target = os.readlink(source)
+        except OSError:
+            target = ""
+        if target:
+            source = self.root.resolve(f"{folder}/{name}")
+        elif not os.path.exists(source):
+            source = None
+        if source is None or source in self.found:
+            return
+        base, _, version = source.rpartition("/")[2].partition(".so.")
+        if version:
+            self.found[source] = Candidate(base, version, self.root.inside(source), source)

@@ -65,7 +65,8 @@ def _access_node(root: DriverRoot, access_file: str, minor: int | None) -> Node 
         key, _, value = line.partition(":")
         if key.strip() == "DeviceFileMinor" and value.strip().isdigit():
             minor = int(value)
-    return None if minor is None else root.node(f"{_NODES}{minor}")
+    node = None if minor is None else root.node(f"{_NODES}{minor}")
+    return node if node is not None and node.is_device else None
 
 
 def _numbers(names: list[str], prefix: str) -> list[int]:
