@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,12 +19,13 @@ UNKNOWN = 4147706236
 
 
 @pytest.fixture
-def sandbox(tmp_path: Path) -> Iterator[Sandbox]:
-    for folder in (tmp_path, *tmp_path.parents):
-        if folder.stat().st_uid == os.getuid() and folder != Path("/"):
-            folder.chmod(folder.stat().st_mode | 0o111)
-    with sandbox_in(tmp_path) as sandbox:
-        yield sandbox
+def sandbox() -> Iterator[Sandbox]:
+    # pytest's own temporary folders are closed to other users, again and again.
+    with tempfile.TemporaryDirectory(prefix="enroot-owners-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        with sandbox_in(folder) as sandbox:
+            yield sandbox
 
 
 def give(folder: Path, uid: int) -> None:
