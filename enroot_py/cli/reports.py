@@ -79,7 +79,9 @@ def version(arguments: Arguments) -> int:
 
 
 def info(arguments: Arguments) -> int:
-    """`enroot info`: versions, configuration files, paths and settings in force."""
+    """`enroot info`: the configuration in force, or what an image or container is made of."""
+    if arguments.operands:
+        return _show_image(arguments)
     from enroot_py.operations.info import info as gather
 
     found = gather()
@@ -102,6 +104,28 @@ def info(arguments: Arguments) -> int:
     write_line("Environment variables:")
     for key, value in found.environment.items():
         write_line(f"  {key}={value}")
+    return 0
+
+
+def _show_image(arguments: Arguments) -> int:
+    from enroot_py.operations.info import describe
+
+    found = describe(arguments.operands[0])
+    if arguments.flag("json"):
+        from dataclasses import asdict
+
+        write_json({**asdict(found), "labels": dict(found.labels)})
+        return 0
+    rows = [("Path", found.path), ("Imported from", found.provenance or "unknown")]
+    if found.kind == "image":
+        rows.append(("Size", f"{format_size(found.size)}, {found.entries} entries"))
+        rows.append(("Compression", found.compression))
+    write_table(rows)
+    if found.labels:
+        write_line("")
+        write_line("Labels:")
+        for key, value in found.labels:
+            write_line(f"  {key}={value}")
     return 0
 
 

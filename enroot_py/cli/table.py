@@ -232,10 +232,10 @@ COMMANDS = (
     ),
     Command(
         "info",
-        "",
-        "Show the configuration in force, and where it comes from",
+        "[NAME|IMAGE]",
+        "Show the configuration in force, or what an image or container is made of",
         (_JSON,),
-        0, 0, _REPORTS + "info",
+        0, 1, _REPORTS + "info", kinds=("container|image",),
     ),
     Command(
         "doctor",

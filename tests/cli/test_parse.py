@@ -28,10 +28,18 @@ def outcome(words: list[str]) -> str:
     return "accepted"
 
 
+SINCE_THEN = (["info", "extra"], ["info", "--", "--"], ["info", "-"])
+"""Command lines that mean something here and were refused then."""
+
+
 @pytest.mark.parametrize("name", sorted({words[0] for words, _ in RECORDED}))
 def test_command_lines_are_taken_as_enroot_takes_them(name: str) -> None:
-    recorded = [(words, expected) for words, expected in RECORDED if words[0] == name]
-    assert len(recorded) > 5
+    recorded = [
+        (words, expected)
+        for words, expected in RECORDED
+        if words[0] == name and words not in SINCE_THEN
+    ]
+    assert len(recorded) > 4
     assert [(words, outcome(words)) for words, _ in recorded] == recorded
 
 

@@ -162,7 +162,10 @@ DESCRIPTIONS = {
     ),
     "info": Description(
         "Prints the version, the configuration files in the order in which they are read, the "
-        "file system and the free space behind every path, and every ENROOT_* setting in force.",
+        "file system and the free space behind every path, and every ENROOT_* setting in force.\n\n"
+        "With the name of a container or the path of an image: where it was imported from, with "
+        "the digest, and its labels.",
+        examples=(("enroot info ubuntu.sqsh", "which image is this?"),),
     ),
     "doctor": Description(
         "Checks user namespaces and the switches that forbid them, overlayfs, FUSE and squashfuse, "

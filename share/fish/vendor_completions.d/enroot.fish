@@ -108,7 +108,7 @@ complete -c enroot -n '__enroot_at ""' -a list -d 'List the container root files
 complete -c enroot -n '__enroot_at ""' -a load -d 'Fetch an image and make a container root filesystem out of it'
 complete -c enroot -n '__enroot_at ""' -a remove -d 'Delete container root filesystems'
 complete -c enroot -n '__enroot_at ""' -a start -d 'Start a container, and a command in it'
-complete -c enroot -n '__enroot_at ""' -a info -d 'Show the configuration in force, and where it comes from'
+complete -c enroot -n '__enroot_at ""' -a info -d 'Show the configuration in force, or what an image or container is made of'
 complete -c enroot -n '__enroot_at ""' -a doctor -d 'Check this machine, and say how to mend what is wrong'
 complete -c enroot -n '__enroot_at ""' -a cache -d 'Show and trim the cache'
 complete -c enroot -n '__enroot_at ""' -a gpu -d 'Look at GPUs and fabrics'
@@ -185,6 +185,7 @@ complete -c enroot -n '__enroot_operand '\''start'\'' 2' -a '(__fish_complete_co
 complete -c enroot -n '__enroot_operand '\''start'\'' 3 more' -F
 complete -c enroot -n '__enroot_operand '\''info'\'' 1' -l json -d 'Print JSON, for programs'
 complete -c enroot -n '__enroot_operand '\''info'\'' 1' -s h -l help -d 'Show the usage'
+complete -c enroot -n '__enroot_operand '\''info'\'' 1' -a '(enroot list 2>/dev/null)' -F
 complete -c enroot -n '__enroot_operand '\''doctor'\'' 1' -l json -d 'Print JSON, for programs'
 complete -c enroot -n '__enroot_operand '\''doctor'\'' 1' -l offline -d 'Ask no registry'
 complete -c enroot -n '__enroot_operand '\''doctor'\'' 1' -s h -l help -d 'Show the usage'
