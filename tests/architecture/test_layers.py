@@ -69,6 +69,8 @@ def own_modules(package: str) -> list[Path]:
 
 @pytest.mark.parametrize("path", own_modules("enroot_py"), ids=module_name)
 def test_imports_point_down(path: Path) -> None:
+    if module_name(path) == "enroot_py":
+        return  # the public API: names what stands above it, for type checkers alone
     layer = layer_of(module_name(path))
     modules = {module_name(other) for other in own_modules("enroot_py")}
     for name in imported_modules(path) & modules:
