@@ -54,6 +54,7 @@ class Executor:
         self.attacher = attacher or Attacher(kernel)
         self.notes: list[str] = []
         self.own_fd = -1
+        self.own_folders: set[str] = set()
         self.root_fd = os.open(rootfs, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
 
     def __enter__(self) -> Executor:
@@ -114,10 +115,11 @@ class Executor:
 
     def _own_path(self, name: str) -> str:
         """Return the host path of a file in our folder, its parents made."""
-        path = f"{self.own}/{name}"
-        if "/" in name:
-            os.makedirs(path.rpartition("/")[0], 0o755, exist_ok=True)
-        return path
+        folder = name.rpartition("/")[0]
+        if folder and folder not in self.own_folders:
+            os.makedirs(f"{self.own}/{folder}", 0o755, exist_ok=True)
+            self.own_folders.add(folder)
+        return f"{self.own}/{name}"
 
     def _bind_own(self, bind: Bind) -> None:
         path = self._own_path(bind.target)
