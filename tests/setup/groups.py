@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -149,6 +150,10 @@ def bench() -> int:
 
 def main() -> int:
     mode = sys.argv[1]
+    # A shell in the background ignores these, and what is ignored is inherited: the tests of
+    # interrupted commands need them as a terminal's login has them.
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+        signal.signal(number, lambda *_: sys.exit(130))
     RESULTS.mkdir(exist_ok=True)
     shutil.chown(RESULTS, USER)
     if mode == "bench":
