@@ -1,0 +1,84 @@
+"""Containers and images to start, and processes to count, for the tests of starts."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.hooks.sandbox import Sandbox
+
+
+def make_image(rootfs: Path, image: Path) -> Path:
+    """Make a squashfs image of a folder with Debian's mksquashfs."""
+    command = ["mksquashfs", rootfs, image, "-noappend", "-quiet", "-no-progress", "-all-root"]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return image
+
+
+def make_bare(rootfs: Path) -> Path:
+    """Make a rootfs that holds one static program and nothing else: no shell, no folders."""
+    rootfs.mkdir(parents=True)
+    shutil.copy("/bin/busybox", rootfs / "echo")
+    (rootfs / "echo").chmod(0o755)
+    return rootfs
+
+
+@contextmanager
+def running(sandbox: Sandbox, *words: str, **environ: str) -> Iterator[subprocess.Popen[str]]:
+    """Start a container whose command prints a line once it runs; kill it in the end."""
+    process = subprocess.Popen(
+        [str(sandbox.programs / "enroot"), "start", *words],
+        env={**sandbox.environ, **environ}, cwd="/", text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line, process.communicate()[1]
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def processes_with(text: str) -> list[str]:
+    """Return the command lines of living processes that hold `text`, this one's family left out."""
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            words = Path(f"/proc/{name}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+            state = Path(f"/proc/{name}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            continue
+        if text in words and state != "Z" and int(name) not in (os.getpid(), os.getppid()):
+            found.append(f"{name} {words}")
+    return found
+
+
+def gone(text: str, *, within: float = 10) -> list[str]:
+    """Wait until no process has `text` in its command line; return those that stay."""
+    deadline = time.monotonic() + within
+    while (left := processes_with(text)) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return left
+
+
+def status_field(text: str, name: str) -> str:
+    """Return a field of /proc/PID/status text."""
+    return next(line.split(":")[1].strip() for line in text.splitlines() if line.startswith(name))
+
+
+DEATHS = {
+    "exit": None,
+    "killed": signal.SIGKILL,
+    "terminated": signal.SIGTERM,
+    "hung up": signal.SIGHUP,
+    "crashed": signal.SIGSEGV,
+}
+"""Ways in which a container's process ends: by itself, or by a signal."""
