@@ -3,8 +3,8 @@
 The only place that catches. Commands that programs start in a loop are dispatched straight from the
 table; whatever needs a usage text or is not in a hurry goes through click (`application.py`).
 
-Exit statuses: 0 done; 1 an error; 126 and 127 a container's command that cannot be run; 130
-interrupted; 141 nobody reads the output any more.
+Exit statuses: 0 done; 1 an error; 126 and 127 a container's command that cannot be run; 129, 130
+and 143 told to end by SIGHUP, SIGINT and SIGTERM; 141 nobody reads the output any more.
 """
 
 from __future__ import annotations
@@ -42,9 +42,11 @@ def main(words: Sequence[str] | None = None) -> int:
         return status
     except EnrootError as error:
         return _fail(error)
-    except KeyboardInterrupt:
-        _leave_threads_behind(INTERRUPTED)
-        return INTERRUPTED
+    except KeyboardInterrupt as error:
+        number = getattr(error, "number", 0)  # see termination.py
+        status = 128 + number if number else INTERRUPTED
+        _leave_threads_behind(status)
+        return status
     except BrokenPipeError:
         _abandon_stdout()
         return BROKEN_PIPE
@@ -84,6 +86,10 @@ def _abandon_stdout() -> None:
 
 def run_command(command: Command, arguments: Arguments) -> int:
     """Run a command's handler and return its exit status."""
+    if not command.direct:
+        from enroot_py.cli.termination import end_in_order
+
+        end_in_order()
     module_name, _, function = command.handler.partition(":")
     # `__import__` returns the module itself when it is given a list of names to look for in it.
     module = __import__(module_name, fromlist=[function])

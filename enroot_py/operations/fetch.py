@@ -103,8 +103,9 @@ class LayerFetcher:
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
-        # Somebody who pressed a key does not wait until a silent server's time is over.
-        self._pool.shutdown(wait=kind is not KeyboardInterrupt, cancel_futures=True)
+        # Somebody who wants it to end does not wait until a silent server's time is over.
+        interrupted = kind is not None and issubclass(kind, KeyboardInterrupt)
+        self._pool.shutdown(wait=not interrupted, cancel_futures=True)
         for held in self._held.values():
             held.file.close()
 

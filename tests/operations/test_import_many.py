@@ -6,6 +6,7 @@ import hashlib
 import os
 import random
 import signal
+import subprocess
 import time
 from collections import Counter
 from pathlib import Path
@@ -223,10 +224,26 @@ def test_an_import_that_is_told_to_end_leaves_nothing(
     while not (partial.exists() and partial.stat().st_size >= 1000):
         assert time.monotonic() < deadline
         time.sleep(0.02)
+    assert any(name.startswith(".enroot.") for name in os.listdir(place.data))
     process.send_signal(number)
-    process.communicate(timeout=10)
-    assert process.returncode in (128 + number, -number)
-    # A handler cleans up; where a signal ends the process outright, the next command does.
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 128 + number
+    assert "Traceback" not in errors
+    assert os.listdir(place.data) == []
     assert place.run("load", "-n", "box", uri).returncode == 0
-    assert os.listdir(place.data) == ["box"]
     assert place.leftovers() == []
+
+
+def test_an_ignored_signal_stays_ignored(registry: FakeRegistry, place: Workplace) -> None:
+    image = add_image(registry)
+    registry.fault(image.layers[1]["digest"], drip(20_000, 0.02), times=1)
+    uri = f"docker://{registry.host}#t/big:1"
+    command = ["sh", "-c", 'trap "" HUP; exec "$@"', "sh", *place.command("import", uri)]
+    with subprocess.Popen(command, cwd=place.out, env=place.environ) as process:
+        deadline = time.monotonic() + 30
+        while not list((place.cache / "partial").glob("*")):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        process.send_signal(signal.SIGHUP)
+        assert process.wait(timeout=60) == 0
+    check_image(place.out / "t+big+1.sqsh")

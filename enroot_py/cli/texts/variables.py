@@ -10,7 +10,7 @@ EXIT_STATUSES = (
     ("1", "An error, which a line on stderr explains; or a usage text that was not asked for."),
     ("126", "start, exec: the command was found and cannot be executed."),
     ("127", "start, exec: there is no such command."),
-    ("130", "Interrupted."),
+    ("129, 130, 143", "Told to end by SIGHUP, SIGINT or SIGTERM."),
     ("141", "Nobody reads the output any more."),
     ("any other", "start, exec, batch: the status of the command in the container."),
 )
