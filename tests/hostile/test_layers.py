@@ -6,6 +6,7 @@ outside the directory; what is accepted leaves exactly the names given, and noth
 
 from __future__ import annotations
 
+import gzip
 import os
 import stat
 import zlib
@@ -125,7 +126,7 @@ REFUSED: dict[str, list[bytes] | tuple[list[bytes], type[LayerError]]] = {
     "21 cut gzip": [gzipped(archive(F))[:-5]],
     "21 cut zstd": [zstandard_frame(archive(F))[:-5]],
     "22 a zstd window of 2 GiB": [b"\x28\xb5\x2f\xfd\0\xa8\1\0\0"],
-    "23 a gzip bomb": ([zlib.compress(bytes(20 << 20), 9, 31)], LimitError),
+    "23 a gzip bomb": ([gzip.compress(bytes(20 << 20), 9)], LimitError),
     "23 a zstd bomb": ([zstandard.compress(bytes(20 << 20))], LimitError),
     "23 a bomb in a file": ([gzipped(archive(file(b"f", bytes(20 << 20))))], LimitError),
     "23 too many files": ([archive(*[header(b"f")] * 1001)], LimitError),
