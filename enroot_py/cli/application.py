@@ -9,7 +9,9 @@ Source: enroot 4.1.2 enroot.in, enroot::usage().
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from errno import EPIPE
 
 import click
 
@@ -32,6 +34,9 @@ def read_command_line(words: Sequence[str]) -> tuple[Command, Arguments] | None:
         if error.ctx is not None:
             click.echo(error.ctx.get_help())
         raise CommandLineError(error.format_message()) from error
+    except SystemExit as error:
+        # What click does about a reader who is gone, and about nothing else in this mode.
+        raise BrokenPipeError(EPIPE, os.strerror(EPIPE)) from error
     return parsed if isinstance(parsed, tuple) else None
 
 

@@ -159,11 +159,12 @@ def test_colour_is_for_terminals_alone(enroot: Command) -> None:
     assert "\x1b" not in enroot.run("nosuch", environ={"TERM": "xterm"}).stderr
 
 
-def test_nobody_reading_the_output_is_no_error(enroot: Command) -> None:
+@pytest.mark.parametrize("words", [["man", "start"], ["--help"], ["list", "-f"], ["start", "-h"]])
+def test_nobody_reading_the_output_is_no_error(enroot: Command, words: list[str]) -> None:
     read_end, write_end = os.pipe()
     os.close(read_end)
     done = subprocess.run(
-        [str(ENROOT), "man", "start"],
+        [str(ENROOT), *words],
         env=enroot.environ,
         stdout=write_end,
         stderr=subprocess.PIPE,
@@ -254,6 +255,27 @@ def test_a_fault_of_the_program_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(main_module, "run_command", fail)
     with pytest.raises(ZeroDivisionError):
         main_module.main(["version"])
+
+
+@pytest.mark.parametrize(
+    "words", [["start", "nosuch"], ["exec", "4194311", "true"], ["list"], ["version"]], ids=" ".join
+)
+def test_commands_in_a_hurry_load_little(enroot: Command, words: list[str]) -> None:
+    script = (
+        "import sys; before = set(sys.modules)\n"
+        "from enroot_py.cli.main import main\n"
+        "main(sys.argv[1:])\n"
+        "print(*sorted(set(sys.modules) - before), file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, *words],
+        env=enroot.environ, cwd=enroot.root, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    loaded = {name.partition(".")[0] for name in done.stderr.splitlines()[-1].split()}
+    slow = {"argparse", "click", "collections", "dataclasses", "enum", "functools", "json"}
+    slow |= {"logging", "pathlib", "re", "requests", "subprocess", "tempfile", "typing", "urllib"}
+    assert not loaded & slow
+    assert "enroot_py" in loaded
 
 
 def test_every_handler_exists() -> None:
