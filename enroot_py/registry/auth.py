@@ -148,7 +148,7 @@ class Authenticator:
             if "bearer" in by_scheme:
                 self._authorization = self._bearer(by_scheme["bearer"])
             elif "basic" in by_scheme:
-                self._authorization = self._basic(rejected, said)
+                self._authorization = self._basic(said)
             else:
                 raise self._unknown_challenge(challenges, said)
 
@@ -240,7 +240,7 @@ class Authenticator:
         )
         return None
 
-    def _basic(self, rejected: str, said: str) -> str:
+    def _basic(self, said: str) -> str:
         credentials = self._find()
         if not credentials or not credentials.password:
             words = f": {said}" if said else ""
@@ -249,17 +249,7 @@ class Authenticator:
                 f"{status_text(401)}{words}",
                 hint=self._refusal_hint(),
             )
-        header = _basic_header(credentials)
-        if header == rejected:
-            raise refused(
-                401,
-                self._endpoint.host,
-                "the login",
-                account=self.account,
-                said=said,
-                hint=self._refusal_hint(),
-            )
-        return header
+        return _basic_header(credentials)
 
     def _bearer(self, challenge: Challenge) -> str:
         realm = challenge.parameters.get("realm", "")

@@ -407,7 +407,10 @@ def test_cookies_are_not_kept(tmp_path: Path, store: ImageStore) -> None:
         assert not any("cookie" in entry.headers for entry in registry.log)
 
 
-def test_netrc_of_the_home_folder_is_not_used(tmp_path: Path, store: ImageStore) -> None:
+def test_netrc_of_the_home_folder_is_not_used(
+    tmp_path: Path, store: ImageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
     with FakeRegistry(store, auth=BasicAuth("u", "p")) as registry:
         settings = make_settings(tmp_path, NETRC=str(tmp_path / "netrc"))
         (tmp_path / "netrc").write_text("machine 127.0.0.1 login u password p\n")

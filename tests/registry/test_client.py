@@ -436,5 +436,7 @@ def test_a_mirror_gets_neither_the_registrys_account_nor_the_references_user(
     with FakeRegistry(store, auth=auth) as mirror, FakeRegistry(store, auth=auth) as registry:
         settings = make_settings(tmp_path, ENROOT_MIRRORS=f"{registry.host}={mirror.host}")
         write_credentials(settings, f"machine {registry.host} login u password p")
-        Pull(settings).run(f"docker://u@{registry.host}/t/one:1")
+        pull = Pull(settings)
+        pull.run(f"docker://u@{registry.host}/t/one:1")
         assert not any(entry.authorization for entry in mirror.log)
+        assert not pull.asked

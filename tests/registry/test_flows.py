@@ -124,13 +124,14 @@ def test_nvcr(tmp_path: Path, serve: Serve, entries: tuple[str, ...]) -> None:
 def test_nvcr_with_the_scope_in_its_realm(tmp_path: Path, serve: Serve) -> None:
     settings = make_settings(tmp_path)
     issuer = TokenIssuer({"$oauthtoken": "nvapi-1"})
-    realm = "http://nvcr.io/proxy_auth?scope=repository:nvidia/cuda:pull"
+    realm = "http://nvcr.io/proxy_auth?scope=repository:nvidia/cuda:pull&group=a%20b"
     registry = serve("nvcr.io", one_image("nvidia/cuda"), auth=realm_auth(issuer, realm, "", ""))
     registry.fault("/proxy_auth", lambda handler, response: issuer.answer(handler))
     write_credentials(settings, "machine nvcr.io login $oauthtoken password nvapi-1")
     Pull(settings).run("docker://nvcr.io#nvidia/cuda:1")
     asked = next(entry for entry in registry.log if entry.path == "/proxy_auth")
     assert asked.query["scope"] == ["repository:nvidia/cuda:pull"]
+    assert asked.query["group"] == ["a b"]
 
 
 @pytest.fixture
