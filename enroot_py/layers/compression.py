@@ -142,12 +142,14 @@ def _limited(
             )
         if (
             limits.max_ratio
+            and not limits.max_bytes
             and size > limits.ratio_floor
             and size > limits.max_ratio * reader.consumed
         ):
             raise LimitError(
                 f"{name}: {reader.consumed} bytes expand to more than {size}, which is over "
-                f"{limits.max_ratio} times as many: this looks like a decompression bomb"
+                f"{limits.max_ratio} times as many: this looks like a decompression bomb",
+                hint="if it can be trusted, say with ENROOT_MAX_IMAGE_SIZE how large it may be",
             )
         yield chunk
 

@@ -32,7 +32,8 @@ class Limits:
     Attributes:
         max_bytes: bytes of all archives together, uncompressed.
         max_entries: entries of all archives together.
-        max_ratio: how many bytes one byte of a layer may expand to, once it came to `ratio_floor`.
+        max_ratio: how many bytes one byte of a layer may expand to, once it came to `ratio_floor`;
+            of no interest where `max_bytes` says how large an image may be.
         ratio_floor: bytes of one layer below which its ratio is of no interest.
         max_sparse_bytes: apparent sizes of all sparse files together; a lastlog of a machine with
             large user numbers has more than a tebibyte.

@@ -167,8 +167,11 @@ def test_chunks_are_small_whatever_a_byte_expands_to(form: str) -> None:
 def test_bombs_are_stopped_by_their_ratio(form: str) -> None:
     limits = Limits(ratio_floor=10 << 20)
     assert len(plain(zeros(9 << 20, form), limits)) == 9 << 20
-    with pytest.raises(LimitError, match="bomb"):
+    with pytest.raises(LimitError, match="bomb") as caught:
         plain(zeros(20 << 20, form), limits)
+    assert "ENROOT_MAX_IMAGE_SIZE" in caught.value.hint
+    named = Limits(ratio_floor=10 << 20, max_bytes=20 << 20)
+    assert len(plain(zeros(20 << 20, form), named)) == 20 << 20
     assert len(plain(zeros(20 << 20, form), Limits(ratio_floor=0, max_ratio=0))) == 20 << 20
 
 
