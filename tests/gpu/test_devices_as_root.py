@@ -103,7 +103,10 @@ def test_each_task_of_a_step_uses_its_own_gpu_in_one_container(
     variables = environ(open_tmp, driver)
     make_box(open_tmp, rootfs)
     # There is no driver behind the nodes: one that may be opened says so, one that is denied not.
-    look = "for n in 0 1; do (: < /dev/nvidia$n) 2>&1 | /bin/busybox grep -q 'No such dev' && echo $n; done"
+    look = (
+        "for n in 0 1; do (: < /dev/nvidia$n) 2>&1 | /bin/busybox grep -q 'No such dev' "
+        "&& echo $n; done"
+    )
     with (
         denied_devices("a", [(195, 1)], version=version) as first,
         denied_devices("b", [(195, 0)], version=version) as second,

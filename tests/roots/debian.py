@@ -98,7 +98,7 @@ def build_rootfs(target: Path, packages: list[Path], *, ldconfig: bool = True) -
     (target / "var/lock").symlink_to("/run/lock")
     unpack(packages, target)
     shutil.copy("/bin/busybox", target / "usr/bin/busybox")
-    for name in ("sh", "true", "cat", "ls", "env", "stat", "test", "sha256sum", "id", "mount"):
+    for name in ("sh", "true", "cat", "ls", "env", "stat", "test", "dd", "id", "mount"):
         (target / "usr/bin" / name).symlink_to("busybox")
     for name in ("usr/share/doc", "usr/share/locale", "usr/lib/x86_64-linux-gnu/gconv"):
         shutil.rmtree(target / name, ignore_errors=True)
