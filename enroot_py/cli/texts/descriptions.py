@@ -139,7 +139,7 @@ DESCRIPTIONS = {
         examples=(
             ("enroot start work", "a shell"),
             ("enroot start --root --rw work apt-get install -y gdb", "change the container"),
-            ("enroot start -m /data:/data:ro -e DEBUG=1 tool.sqsh tool --fast", "from an image"),
+            ("enroot start -m /data:/mnt -e DEBUG=1 tool.sqsh tool --fast", "from an image"),
         ),
         variables=(
             "ENROOT_DATA_PATH",
