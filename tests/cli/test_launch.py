@@ -96,7 +96,8 @@ def test_statuses_pass_through(
         status = 128 + signal.SIGTERM
     done = sandbox.call("enroot", "start", *option, "box", *words)
     assert done.returncode == status
-    assert bool(done.stderr) == (status in (126, 127))
+    if status in (126, 127):
+        assert done.stderr
 
 
 @pytest.mark.kernel
