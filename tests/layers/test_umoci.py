@@ -176,14 +176,26 @@ FIXTURES: dict[str, Callable[[ImageStore], None]] = {
         [file("a", "replaced"), hardlink("g", "b"), whiteout("c")],
     ),
     "linked parents": layers(
-        [*BASE, directory("real"), symlink("one", "two"), symlink("two", "/../real")],
+        [
+            *BASE,
+            directory("real"),
+            symlink("one", "two"),
+            symlink("two", "/../real"),
+            symlink("usr/bin/three", "/real"),
+        ],
         [
             file("lib/behind", "1"),
             file("one/x", "1"),
             file("one/new/y", "1"),
             hardlink("z", "one/x"),
         ],
-        [whiteout("lib/empty"), directory("two"), file("two/in", "2"), file("one/again", "3")],
+        [
+            whiteout("lib/empty"),
+            directory("two"),
+            file("two/in", "2"),
+            file("one/again", "3"),
+            file("usr/bin/three/y", "3"),
+        ],
     ),
     "xattrs": layers(
         [
