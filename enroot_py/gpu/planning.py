@@ -6,12 +6,11 @@ Reads the driver root; changes nothing. What is found is handed to pure function
 from __future__ import annotations
 
 from enroot_py.errors import NotFoundError
-from enroot_py.gpu.driver_root import DriverRoot
 from enroot_py.gpu.injection import Injection, combine
-from enroot_py.gpu.nvidia.compat import CompatLibrary, decide_compat
+from enroot_py.gpu.nvidia.compat import decide_compat, find_compat
 from enroot_py.gpu.nvidia.discovery import find_devices
 from enroot_py.gpu.nvidia.files import find_files
-from enroot_py.gpu.nvidia.plan import Privileges, check_driver, plan_nvidia
+from enroot_py.gpu.nvidia.plan import check_driver, plan_nvidia
 from enroot_py.gpu.nvidia.records import Devices, DriverFiles
 from enroot_py.gpu.nvidia.requirement import (
     GpuFacts,
@@ -23,34 +22,8 @@ from enroot_py.gpu.nvidia.requirement import (
 )
 from enroot_py.gpu.nvidia.selection import Selection, select_devices
 from enroot_py.gpu.request import GpuOptions, GpuRequest
+from enroot_py.gpu.situation import Situation
 from enroot_py.gpu.slurm import task_binding_warning
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import NamedTuple
-else:
-    from enroot_py.record import NamedTuple
-
-
-class Situation(NamedTuple):
-    """Where an injection is planned.
-
-    Attributes:
-        root: the driver root.
-        arch: the machine's architecture, as the kernel names it.
-        launcher: the launcher's environment.
-        container: the container's environment so far.
-        privileges: what the launcher may do.
-        compat: the image's forward-compatibility libraries.
-    """
-
-    root: DriverRoot
-    arch: str
-    launcher: Mapping[str, str]
-    container: Mapping[str, str]
-    privileges: Privileges = Privileges()
-    compat: CompatLibrary = CompatLibrary()
 
 
 def plan_request(request: GpuRequest, options: GpuOptions, situation: Situation) -> Injection:
@@ -69,16 +42,7 @@ def plan_request(request: GpuRequest, options: GpuOptions, situation: Situation)
     if cdi:
         from enroot_py.gpu.cdi.planning import plan_cdi
 
-        parts.append(
-            plan_cdi(
-                cdi,
-                options,
-                situation.root,
-                situation.compat,
-                situation.launcher,
-                situation.container,
-            )
-        )
+        parts.append(plan_cdi(cdi, options, situation))
     return combine(parts)
 
 
@@ -205,8 +169,12 @@ def apply_compat(
     """Put the image's newer libcuda first where it may serve; warn of one that will do harm."""
     from enroot_py.gpu.nvidia.compat_plan import compat_injection
 
-    candidate = situation.compat
-    if not candidate.folder or not any(lib.soname == "libcuda.so.1" for lib in injection.libraries):
+    if not situation.rootfs or options.compat == "off":
+        return injection
+    if not any(library.soname == "libcuda.so.1" for library in injection.libraries):
+        return injection
+    candidate = find_compat(situation.rootfs, options.compat_folder)
+    if not candidate.folder:
         return injection
     decision = decide_compat(
         candidate,

@@ -38,7 +38,6 @@ class GpuOptions(NamedTuple):
         compat: forward compatibility: auto, off, force.
         compat_folder: where images keep their compat libraries, path in the rootfs.
         prefer_cdi: use an installed nvidia.com/gpu specification for NVIDIA_VISIBLE_DEVICES.
-        library_path: put the libraries' folder into LD_LIBRARY_PATH in any case.
         cdi_folders: folders of CDI specifications, rising priority.
         unknown_hooks: what to do with CDI hooks that are not known here: warn, error, run.
         ignore_privileged: leave out CDI edits that need privileges instead of failing.
@@ -52,7 +51,6 @@ class GpuOptions(NamedTuple):
     compat: str = "auto"
     compat_folder: str = "/usr/local/cuda/compat"
     prefer_cdi: bool = False
-    library_path: bool = False
     cdi_folders: tuple[str, ...] = ("/etc/cdi", "/var/run/cdi")
     unknown_hooks: str = "warn"
     ignore_privileged: bool = False
@@ -127,7 +125,6 @@ def read_options(environ: Mapping[str, str]) -> GpuOptions:
         compat=choice("ENROOT_GPU_COMPAT", "auto", "auto", "off", "force"),
         compat_folder=environ.get("ENROOT_GPU_COMPAT_PATH") or default.compat_folder,
         prefer_cdi="ENROOT_GPU_PREFER_CDI" in environ,
-        library_path="ENROOT_GPU_LIBRARY_PATH" in environ,
         cdi_folders=tuple(folders) or default.cdi_folders,
         unknown_hooks=choice("ENROOT_CDI_UNKNOWN_HOOKS", "warn", "warn", "error", "run"),
         ignore_privileged="ENROOT_CDI_IGNORE_PRIVILEGED" in environ,

@@ -11,16 +11,16 @@ from enroot_py.gpu.cdi.registry import load_registry
 from enroot_py.gpu.driver_root import DriverRoot, Node, driver_root
 from enroot_py.gpu.drm import VENDORS, Accelerator, find_accelerators, plan_accelerators
 from enroot_py.gpu.injection import Injection, combine
-from enroot_py.gpu.nvidia.compat import CompatLibrary, find_compat
 from enroot_py.gpu.nvidia.discovery import find_devices
 from enroot_py.gpu.nvidia.records import Devices
 from enroot_py.gpu.nvidia.requirement import cuda_of_driver
-from enroot_py.gpu.planning import Situation, plan_request
+from enroot_py.gpu.planning import plan_request
 from enroot_py.gpu.privileges import memory_lock_limit, observe_privileges
 from enroot_py.gpu.rdma import RdmaDevice, find_rdma_devices, plan_rdma, visible_list
 from enroot_py.gpu.request import GpuOptions, GpuRequest, read_options, read_request
 from enroot_py.gpu.rootfs.facts import observe_rootfs
 from enroot_py.gpu.rootfs.placement import Placement, place
+from enroot_py.gpu.situation import Situation
 from enroot_py.settings import Settings, load_settings
 
 _HOOK_PATHS = ("/usr/bin/nvidia-cdi-hook", "/usr/bin/nvidia-ctk", "/usr/local/bin/nvidia-cdi-hook")
@@ -131,7 +131,7 @@ def gpu_plan(
     request = read_request(launcher, container, options, gpus=gpus, devices=devices)
     if request.devices.nothing and not request.cdi and not gpus:
         request = read_request(launcher, container, options, gpus="all", devices=devices)
-    situation = _situation(root, settings, container, rootfs, options)
+    situation = _situation(root, settings, container, rootfs)
     parts = [
         plan_request(request, options, situation),
         plan_accelerators(launcher, container, root),
@@ -149,7 +149,6 @@ def _situation(
     settings: Settings,
     container: dict[str, str],
     rootfs: str,
-    options: GpuOptions,
 ) -> Situation:
     return Situation(
         root=root,
@@ -157,7 +156,7 @@ def _situation(
         launcher=settings.environment,
         container=container,
         privileges=observe_privileges(settings.unshare_ipc),
-        compat=find_compat(rootfs, options.compat_folder) if rootfs else CompatLibrary(),
+        rootfs=rootfs,
     )
 
 

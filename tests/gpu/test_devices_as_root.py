@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from enroot_py.gpu.nvidia.discovery import find_devices
-from enroot_py.gpu.planning import Situation, plan_request
+from enroot_py.gpu.planning import plan_request
 from enroot_py.gpu.request import GpuOptions, read_request
+from enroot_py.gpu.situation import Situation
 from tests.gpu.cgroups import denied_devices, versions
 from tests.gpu.containers import ENROOT
 from tests.roots.driver import FakeDriver, eight_gpus, full_driver, make_nodes
@@ -71,8 +72,9 @@ opened = []
 sys.addaudithook(lambda name, args: opened.append(str(args[0])) if name == "open" else None)
 from enroot_py.gpu.driver_root import DriverRoot
 from enroot_py.gpu.nvidia.discovery import find_devices
-from enroot_py.gpu.planning import Situation, plan_request
+from enroot_py.gpu.planning import plan_request
 from enroot_py.gpu.request import GpuOptions, read_request
+from enroot_py.gpu.situation import Situation
 root = DriverRoot(root=sys.argv[1])
 request = read_request({}, {}, GpuOptions(), gpus="all")
 injection = plan_request(request, GpuOptions(), Situation(root, "x86_64", {}, {}))

@@ -153,9 +153,8 @@ def test_settings() -> None:
             "ENROOT_CDI_DIRS": "/a::/b",
             "ENROOT_CDI_UNKNOWN_HOOKS": "run",
             "ENROOT_GPU_COMPAT_PATH": "/opt/compat",
-            "ENROOT_GPU_LIBRARY_PATH": "y",
         }  # fmt: skip
     )
     assert options.required and options.proc == "full" and options.compat == "off"
     assert options.cdi_folders == ("/a", "/b") and options.unknown_hooks == "run"
-    assert options.compat_folder == "/opt/compat" and options.library_path
+    assert options.compat_folder == "/opt/compat"

@@ -12,8 +12,9 @@ from enroot_py.gpu.cdi.generate import generate_spec
 from enroot_py.gpu.driver_root import DriverRoot, Node
 from enroot_py.gpu.loader.cache import parse_cache
 from enroot_py.gpu.nvidia.discovery import find_devices
-from enroot_py.gpu.planning import Situation, plan_request
+from enroot_py.gpu.planning import plan_request
 from enroot_py.gpu.request import GpuOptions, read_request
+from enroot_py.gpu.situation import Situation
 from enroot_py.squashfs.reader import SquashfsImage
 from tests.gpu.cdi.specs import write
 from tests.gpu.containers import MEMORY_NODES, Containers, memory_driver, tree

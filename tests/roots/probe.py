@@ -33,7 +33,8 @@ void run(long *stack)
     fflush(0);
     _exit(0);
 }
-__asm__(".globl _start\\n_start: xor %rbp, %rbp\\n mov %rsp, %rdi\\n and $-16, %rsp\\n call run\\n");
+__asm__(".globl _start\\n_start: xor %rbp, %rbp\\n mov %rsp, %rdi\\n"
+        " and $-16, %rsp\\n call run\\n");
 """
 
 _STANDINS = {

@@ -16,30 +16,19 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from enroot_py.gpu.driver_root import DriverRoot
-    from enroot_py.gpu.nvidia.compat import CompatLibrary
     from enroot_py.gpu.nvidia.selection import DeviceList
     from enroot_py.gpu.request import GpuOptions
+    from enroot_py.gpu.situation import Situation
 
 NVIDIA_GPU = "nvidia.com/gpu"
 _ON_HOST = ("prestart", "createRuntime", "createContainer")
 
 
-def plan_cdi(
-    names: tuple[str, ...],
-    options: GpuOptions,
-    root: DriverRoot,
-    compat: CompatLibrary,
-    launcher: Mapping[str, str],
-    container: Mapping[str, str],
-) -> Injection:
+def plan_cdi(names: tuple[str, ...], options: GpuOptions, situation: Situation) -> Injection:
     """Plan the injection of CDI devices.
 
     Args:
         names: qualified names, in order.
-        root: the driver root, for the GPUs that have to be hidden.
-        compat: the image's forward-compatible libraries.
-        launcher: the launcher's environment.
-        container: the container's environment so far.
 
     Raises:
         NotFoundError: if a name does not resolve.
@@ -62,10 +51,10 @@ def plan_cdi(
         part = planner.plan(edits, meaning)
         part = _add_hooks(part, meaning.unknown, kind, options)
         if nvidia:
-            part = _as_native(part, meaning, options, compat, container)
+            part = _as_native(part, meaning, options, situation)
         if kind == NVIDIA_GPU:
-            part = _hide_others(part, root)
-            _check_job(part, names, launcher)
+            part = _hide_others(part, situation.root)
+            _check_job(part, names, situation.launcher)
         parts.append(part)
     return combine(parts)
 
@@ -104,8 +93,7 @@ def _as_native(
     part: Injection,
     meaning: HookMeaning,
     options: GpuOptions,
-    compat: CompatLibrary,
-    container: Mapping[str, str],
+    situation: Situation,
 ) -> Injection:
     """Do what NVIDIA's hooks say about the driver as a whole."""
     if meaning.no_modification and options.proc in ("params", "full"):
@@ -115,10 +103,13 @@ def _as_native(
 
         minors = [int(d.target[11:]) for d in part.devices if _is_gpu_node(d.target)]
         part = part._replace(texts=(*part.texts, application_profile(minors)))
-    if meaning.compat and compat.folder:
-        from enroot_py.gpu.nvidia.compat import decide_compat
+    if meaning.compat and situation.rootfs and options.compat != "off":
+        from enroot_py.gpu.nvidia.compat import decide_compat, find_compat
         from enroot_py.gpu.nvidia.compat_plan import compat_injection
 
+        compat = find_compat(situation.rootfs, meaning.compat_folder or options.compat_folder)
+        if not compat.folder:
+            return part
         decision = decide_compat(
             compat,
             mode=options.compat,
@@ -126,7 +117,7 @@ def _as_native(
             driver_cuda=meaning.compat_cuda,
             models=(),
         )
-        search_path = container.get("LD_LIBRARY_PATH", "")
+        search_path = situation.container.get("LD_LIBRARY_PATH", "")
         part = compat_injection(part, compat, decision, search_path, meaning.compat_driver)
     return part
 

@@ -136,6 +136,10 @@ class _Checker:
                 raise self.fail(f"{place}[{number}]", "expected text", "put it in quotes")
         return tuple(str(item) for item in items)
 
+    def absolute(self, path: str, place: str) -> None:
+        if path and (not path.startswith("/") or ".." in path.split("/")):
+            raise self.fail(place, f'"{path}" is not an absolute path without ".."')
+
     def number(self, owner: dict[str, object], field: str, place: str, default: int = -1) -> int:
         value = owner.get(field)
         if value is None:
@@ -242,6 +246,8 @@ class _Checker:
             uid=self.number(owner, "uid", place),
             gid=self.number(owner, "gid", place),
         )
+        for path in (node.path, node.host_path):
+            self.absolute(path, place)
         if node.host_path:
             self.require("0.5.0", "hostPath of a device node")
         if node.type not in _NODE_TYPES:
@@ -258,6 +264,9 @@ class _Checker:
             options=self.texts(owner.get("options"), f"{place}.options"),
             type=self.text(owner, "type", place),
         )
+        self.absolute(mount.container_path, place)
+        if mount.type in ("", "none", "bind"):
+            self.absolute(mount.host_path, place)
         if mount.type:
             self.require("0.4.0", "type of a mount")
         return mount
@@ -271,6 +280,7 @@ class _Checker:
             env=self.texts(owner.get("env"), f"{place}.env"),
             timeout=self.number(owner, "timeout", place, 0),
         )
+        self.absolute(hook.path, place)
         if hook.hook_name not in HOOK_NAMES:
             known = ", ".join(HOOK_NAMES)
             raise self.fail(f"{place}.hookName", f'unknown hook "{hook.hook_name}"', known)

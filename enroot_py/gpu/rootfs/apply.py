@@ -34,6 +34,7 @@ class Target(NamedTuple):
         arch: the machine's architecture, as the kernel names it.
         ephemeral: what is written to the rootfs vanishes with the container.
         writable: the container may write its rootfs.
+        library_path: name the libraries' folder in LD_LIBRARY_PATH in any case.
         verbose: report decisions too, not only warnings.
         pid: the container's process, for hooks of CDI specifications.
     """
@@ -45,6 +46,7 @@ class Target(NamedTuple):
     arch: str
     ephemeral: bool = False
     writable: bool = False
+    library_path: bool = False
     verbose: bool = False
     pid: int = 0
 
@@ -69,7 +71,9 @@ def apply_injection(
     facts = observe_rootfs(
         target.rootfs, injection, ephemeral=target.ephemeral, writable=target.writable
     )
-    placement = place(injection, facts, target.environ, target.arch)
+    placement = place(
+        injection, facts, target.environ, target.arch, library_path=target.library_path
+    )
     environ = dict(placement.environ)
     environ.update(visible_devices(target.environ, injection.visible_gpus))
     for text in placement.warnings:

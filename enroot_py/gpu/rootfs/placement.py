@@ -94,16 +94,25 @@ class Placement(NamedTuple):
 
 
 def place(
-    injection: Injection, facts: RootfsFacts, environ: Mapping[str, str], arch: str
+    injection: Injection,
+    facts: RootfsFacts,
+    environ: Mapping[str, str],
+    arch: str,
+    *,
+    library_path: bool = False,
 ) -> Placement:
     """Decide where everything goes.
 
     Args:
         environ: the container's environment so far.
         arch: the machine's architecture, as the kernel names it.
+        library_path: name our folder in LD_LIBRARY_PATH in any case.
     """
     placer = _Placer(facts, environ, arch)
     placer.place_libraries(injection.libraries)
+    if library_path and injection.libraries and "LD_LIBRARY_PATH" not in placer.environ:
+        small = any(library.bits == 32 for library in injection.libraries)
+        placer.add_library_path("the configuration says so", small)
     placer.place_programs(injection)
     for bind in injection.binds:
         placer.place_bind(bind)

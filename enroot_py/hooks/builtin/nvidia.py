@@ -49,6 +49,7 @@ def run(context: HookContext) -> Edits:
         arch=context.host.architecture,
         ephemeral=context.is_image,
         writable=context.settings.rootfs_writable,
+        library_path="ENROOT_GPU_LIBRARY_PATH" in launcher,
         verbose="NVIDIA_DEBUG_LOG" in launcher,
         pid=context.pid,
     )
@@ -62,10 +63,10 @@ def run(context: HookContext) -> Edits:
 def _plan_gpus(context: HookContext, root: DriverRoot) -> Injection:
     """Plan NVIDIA's GPUs and CDI devices."""
     from enroot_py.gpu.injection import NO_INJECTION
-    from enroot_py.gpu.nvidia.compat import CompatLibrary, find_compat
-    from enroot_py.gpu.planning import Situation, plan_request
+    from enroot_py.gpu.planning import plan_request
     from enroot_py.gpu.privileges import observe_privileges
     from enroot_py.gpu.request import read_options, read_request
+    from enroot_py.gpu.situation import Situation
 
     launcher = context.settings.environment
     options = read_options(launcher)
@@ -74,16 +75,13 @@ def _plan_gpus(context: HookContext, root: DriverRoot) -> Injection:
     )
     if request.devices.nothing and not request.cdi:
         return NO_INJECTION._replace(warnings=request.warnings)
-    compat = CompatLibrary()
-    if "compute" in request.capabilities and options.compat != "off":
-        compat = find_compat(context.rootfs, options.compat_folder)
     situation = Situation(
         root=root,
         arch=context.host.architecture,
         launcher=launcher,
         container=context.environ,
         privileges=observe_privileges(context.settings.unshare_ipc),
-        compat=compat,
+        rootfs=context.rootfs,
     )
     return plan_request(request, options, situation)
 

@@ -12,9 +12,9 @@ from enroot_py.errors import DeviceError, NotFoundError, UnsupportedError
 from enroot_py.gpu.cdi.planning import native_list_as_cdi, plan_cdi
 from enroot_py.gpu.driver_root import DriverRoot
 from enroot_py.gpu.injection import Injection
-from enroot_py.gpu.nvidia.compat import CompatLibrary
 from enroot_py.gpu.nvidia.selection import DeviceList
 from enroot_py.gpu.request import GpuOptions
+from enroot_py.gpu.situation import Situation
 from tests.gpu.cdi.specs import write
 from tests.roots.driver import FakeDriver, full_driver
 from tests.roots.shared_objects import write_stub
@@ -35,10 +35,8 @@ def plan(
         document["containerEdits"] = common
     write(tmp_path / "etc/cdi/spec.yaml", document)
     given = GpuOptions(cdi_folders=(str(tmp_path / "etc/cdi"),), **options)  # type: ignore[arg-type]
-    return plan_cdi(
-        (f"{kind}=0",), given, root or FakeDriver(tmp_path / "none").root, CompatLibrary(),
-        launcher or {}, {},
-    )  # fmt: skip
+    place = root or FakeDriver(tmp_path / "none").root
+    return plan_cdi((f"{kind}=0",), given, Situation(place, "x86_64", launcher or {}, {}))
 
 
 NULL = {"path": "/dev/x", "hostPath": "/dev/null", "type": "c", "major": 1, "minor": 3}
@@ -287,5 +285,5 @@ def test_a_native_list_in_an_installed_specification(tmp_path: Path) -> None:
 
 def test_names_that_do_not_resolve(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="unresolvable CDI devices a/b=c"):
-        plan_cdi(("a/b=c",), GpuOptions(cdi_folders=(str(tmp_path),)),
-                 DriverRoot(str(tmp_path)), CompatLibrary(), {}, {})  # fmt: skip
+        given = GpuOptions(cdi_folders=(str(tmp_path),))
+        plan_cdi(("a/b=c",), given, Situation(DriverRoot(str(tmp_path)), "x86_64", {}, {}))

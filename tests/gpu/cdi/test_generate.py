@@ -13,9 +13,9 @@ from enroot_py.gpu.cdi.planning import plan_cdi
 from enroot_py.gpu.cdi.schema import parse_spec
 from enroot_py.gpu.driver_root import DriverRoot
 from enroot_py.gpu.injection import Injection
-from enroot_py.gpu.nvidia.compat import CompatLibrary
-from enroot_py.gpu.planning import Situation, plan_request
+from enroot_py.gpu.planning import plan_request
 from enroot_py.gpu.request import GpuOptions, read_options, read_request
+from enroot_py.gpu.situation import Situation
 from enroot_py.operations import gpu as operation
 from enroot_py.settings import load_settings
 from tests.gpu.cdi.specs import write
@@ -79,7 +79,8 @@ def read_back(
 ) -> Injection:
     write(tmp_path / "cdi/nvidia.yaml", document)
     options = GpuOptions(cdi_folders=(str(tmp_path / "cdi"),), unknown_hooks="error")
-    return plan_cdi((f"nvidia.com/gpu={name}",), options, root, CompatLibrary(), {}, {})
+    names = (f"nvidia.com/gpu={name}",)
+    return plan_cdi(names, options, Situation(root, "x86_64", {}, {}))
 
 
 @pytest.mark.parametrize("hook", ["none", "/usr/bin/nvidia-cdi-hook", "/usr/bin/nvidia-ctk"])

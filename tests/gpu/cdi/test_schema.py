@@ -68,6 +68,19 @@ BROKEN = {
         changed(FULL, *DEVICE, "containerEdits", "deviceNodes", 0, "path", value=""),
         "path is missing",
     ),
+    "a node with a relative path": (
+        changed(FULL, *DEVICE, "containerEdits", "deviceNodes", 0, "hostPath", value="null"),
+        "absolute path",
+    ),
+    "a mount that climbs": (
+        changed(FULL, *EDITS, "mounts", 0, "hostPath", value="/run/../etc/shadow"), "absolute path",
+    ),
+    "a mount on a relative path": (
+        changed(FULL, *EDITS, "mounts", 0, "containerPath", value="m"), "absolute path",
+    ),
+    "a hook with a relative path": (
+        changed(FULL, *EDITS, "hooks", 0, "path", value="hook"), "absolute path",
+    ),
     "a node of unknown type": (
         changed(FULL, *DEVICE, "containerEdits", "deviceNodes", 0, "type", value="x"),
         "unknown type",

@@ -10,8 +10,9 @@ from enroot_py.errors import DeviceError, NotFoundError, UsageError
 from enroot_py.gpu.driver_root import DriverRoot
 from enroot_py.gpu.injection import Injection
 from enroot_py.gpu.nvidia.plan import Privileges
-from enroot_py.gpu.planning import Situation, plan_request
+from enroot_py.gpu.planning import plan_request
 from enroot_py.gpu.request import read_options, read_request
+from enroot_py.gpu.situation import Situation
 from tests.roots.driver import (
     FakeDriver,
     FakeGpu,
