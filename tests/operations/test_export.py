@@ -21,6 +21,7 @@ from enroot_py.errors import (
 from enroot_py.operations.create import create
 from enroot_py.operations.export import export
 from enroot_py.squashfs.reader import SquashfsImage
+from enroot_py.squashfs.superblock import read_superblock
 from tests.operations.test_create import settings_for, small_disk
 from tests.squashfs.trees import facts_of_folder, facts_of_image, random_items, write_image
 
@@ -106,7 +107,8 @@ def test_export_and_create_are_inverse(tmp_path: Path) -> None:
 
 
 def test_bytes_depend_on_the_tree_alone(tmp_path: Path) -> None:
-    make_container(tmp_path)
+    rootfs = make_container(tmp_path)
+    os.utime(rootfs, (1_700_000_000, 1_700_000_000))
     images = [
         export(
             "box",
@@ -116,6 +118,8 @@ def test_bytes_depend_on_the_tree_alone(tmp_path: Path) -> None:
         for number in (1, 4)
     ]
     assert Path(images[0]).read_bytes() == Path(images[1]).read_bytes()
+    latest = max(path.lstat().st_mtime for path in [rootfs, *rootfs.iterdir()])
+    assert read_superblock(images[0]).mkfs_time == int(latest) == 1_700_000_000
 
 
 def test_source_date_epoch_is_the_latest_time(tmp_path: Path) -> None:

@@ -94,6 +94,8 @@ def test_nothing_is_left_of_a_duplicate_at_the_end(tmp_path: Path) -> None:
     first = write_image(tmp_path / "first", items[:1])
     second = write_image(tmp_path / "second", items)
     assert second.stat().st_size == first.stat().st_size
+    padding = second.read_bytes()[read_superblock(str(second)).bytes_used :]
+    assert not any(padding)
 
 
 def test_files_of_equal_checksum_and_size_are_told_apart(
@@ -176,6 +178,13 @@ def test_large_directories_get_an_index(tmp_path: Path) -> None:
         assert reader.superblock.inode_count == count + 1
 
 
+def test_headers_count_no_more_than_the_kernel_takes(tmp_path: Path) -> None:
+    # The shortest inodes: more of them than one header may count are in one block.
+    items = [Item(b"%04d" % number, stat.S_IFIFO) for number in range(1000)]
+    image = write_image(tmp_path / "image", items, "-comp lz4")
+    assert facts_of_image(image) == facts_of_items(items)
+
+
 def test_names_of_one_file_in_many_directories(tmp_path: Path) -> None:
     # Far more inodes lie between the names than an entry's 16-bit difference can tell.
     items = [Item(b"a", stat.S_IFDIR), Item(b"a/first", content=b"linked", mode=0o755)]
@@ -183,6 +192,7 @@ def test_names_of_one_file_in_many_directories(tmp_path: Path) -> None:
     items += [Item(b"m/%05d" % number) for number in range(40_000)]
     items += [Item(b"z", stat.S_IFDIR)]
     items += [Item(b"z/%d" % number, link=b"a/first") for number in range(5)]
+    items += [Item(b"z/%d-own" % number) for number in range(5)]
     image = write_image(tmp_path / "image", items, "-comp lz4")
     assert facts_of_image(image) == facts_of_items(items)
 
