@@ -138,28 +138,39 @@ class _Entry:
         self.mount = mount
         self.options = mount.options
         self.flags, self.data = mount_flags(mount.options)
+        self.own_source = ""
 
     def perform(self) -> None:
         source_fd = self.open_source()
+        mode = 0
+        if self.own_source and source_fd < 0:
+            # A volume: the rootfs mounted on itself. What is missing is made to be used.
+            mode = 0o755
         try:
             with resolve(
-                self.mounter.root_fd, self.mount.target, create=self.wanted(source_fd)
+                self.mounter.root_fd, self.mount.target, create=self.wanted(source_fd), mode=mode
             ) as place:
+                if mode:
+                    source_fd = self.open_own_source()
                 self.attach(source_fd, place)
         finally:
             if source_fd >= 0:
                 os.close(source_fd)
 
     def open_source(self) -> int:
-        """Open what is bound or moved; -1 where the source is a name."""
+        """Open what is bound or moved; -1 where the source is a name, or missing in the rootfs."""
         if not self.flags & (MS_BIND | MS_MOVE) or self.flags & MS_REMOUNT:
             return -1
         source = self.mount.source
         rootfs = self.mounter.rootfs
         if source == rootfs or source.startswith(rootfs + "/"):
-            # A volume of the image, say: its links must not lead to the host.
-            with resolve(self.mounter.root_fd, source[len(rootfs) :]) as place:
-                return os.dup(place.fd)
+            self.own_source = source[len(rootfs) :] or "/"
+            try:
+                return self.open_own_source()
+            except KernelError as error:
+                if error.errno != errno.ENOENT:
+                    raise
+                return -1
         try:
             try:
                 # Only a lookup of a directory lets the automounter mount what it stands for.
@@ -168,6 +179,11 @@ class _Entry:
                 return os.open(source, os.O_PATH | os.O_CLOEXEC)
         except OSError as error:
             raise KernelError("open", error.errno or 0, source) from error
+
+    def open_own_source(self) -> int:
+        """Open a source in the rootfs: a volume of the image, whose links must not lead outside."""
+        with resolve(self.mounter.root_fd, self.own_source) as place:
+            return os.dup(place.fd)
 
     def wanted(self, source_fd: int) -> str:
         """Say what to create at a missing target."""

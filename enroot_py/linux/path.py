@@ -55,14 +55,15 @@ class Place:
         self.fd = fd
 
 
-def resolve(root_fd: int, path: str, *, create: str = "") -> Place:
+def resolve(root_fd: int, path: str, *, create: str = "", mode: int = 0) -> Place:
     """Return the place of `path` beneath a root.
 
     Args:
         root_fd: a descriptor of the root; stays the caller's.
         path: a path inside the rootfs; a leading slash makes no difference.
-        create: "dir" or "file" to make what is missing: parents with mode 0755, the last component
-            with mode 0000, by which an export tells mount points from an image's own files.
+        create: "dir" or "file" to make what is missing, parents with mode 0755.
+        mode: mode of a last component that is made: 0000, by which an export tells mount points
+            from an image's own files, unless something else is wanted.
 
     Raises:
         KernelError: as the system calls do: ENOENT, ENOTDIR, EACCES, EROFS; ELOOP for more than 40
@@ -70,7 +71,7 @@ def resolve(root_fd: int, path: str, *, create: str = "") -> Place:
 
     Source: enroot 4.1.2 bin/enroot-mount.c, realpathat() and create_file().
     """
-    walk = _Walk(root_fd, path, create)
+    walk = _Walk(root_fd, path, create, mode)
     try:
         return walk.run()
     except OSError as error:
@@ -81,9 +82,10 @@ def resolve(root_fd: int, path: str, *, create: str = "") -> Place:
 class _Walk:
     """One walk: the components still to go, and descriptors of those passed, root excluded."""
 
-    def __init__(self, root_fd: int, path: str, create: str) -> None:
+    def __init__(self, root_fd: int, path: str, create: str, mode: int) -> None:
         self.root_fd = root_fd
         self.create = create
+        self.mode = mode
         self.pending = path.split("/")[::-1]
         self.passed: list[int] = []
         self.names: list[str] = []
@@ -120,9 +122,9 @@ class _Walk:
             if any(rest not in ("", ".") for rest in self.pending):
                 os.mkdir(name, 0o755, dir_fd=self.folder())
             elif self.create == "file":
-                os.mknod(name, S_IFREG, dir_fd=self.folder())
+                os.mknod(name, S_IFREG | self.mode, dir_fd=self.folder())
             else:
-                os.mkdir(name, 0, dir_fd=self.folder())
+                os.mkdir(name, self.mode, dir_fd=self.folder())
         except FileExistsError:
             pass  # another start of the same container was faster
         return os.open(name, _PATH, dir_fd=self.folder())

@@ -200,6 +200,15 @@ def test_a_source_in_the_rootfs_cannot_leave_it(box: Box) -> None:
     assert calls[-1] == ("ROOT", "ROOT/real", "", MS_BIND, "")
 
 
+def test_a_missing_volume_is_made_to_be_used(box: Box) -> None:
+    calls = box.apply(entry(f"{box.rootfs}/a/vol", "/a/vol", "x-create=dir,bind"))
+    assert calls == [("ROOT/a/vol", "ROOT/a/vol", "", MS_BIND, "")]
+    assert stat.S_IMODE(os.lstat(box.rootfs / "a/vol").st_mode) & 0o700 == 0o700
+    with pytest.raises(KernelError):
+        box.apply(entry(f"{box.rootfs}/missing", "/a/vol", "x-create=dir,bind"))
+    assert not (box.rootfs / "missing").exists()
+
+
 @pytest.mark.parametrize("name", ["proc", "sys", "dev", "etc", "tmp", "var"])
 def test_a_target_that_is_a_link_to_the_host_stays_beneath_the_rootfs(box: Box, name: str) -> None:
     (box.rootfs / name).symlink_to(f"/{name}")

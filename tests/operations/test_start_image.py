@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 
 from tests.hooks.contexts import write_file
-from tests.hooks.sandbox import Sandbox, sandbox_in
+from tests.hooks.sandbox import Sandbox
 from tests.operations.starting import (
     DEATHS,
     gone,
     make_bare,
     make_image,
+    open_modes,
     processes_with,
     running,
 )
@@ -34,20 +35,11 @@ class Images(Sandbox):
 
 @pytest.fixture
 def images(tmp_path: Path) -> Iterator[Images]:
-    with sandbox_in(tmp_path):
-        pass
     (tmp_path / "inner").mkdir()
     sandbox = Images(tmp_path / "inner")
     yield sandbox
     assert not gone(str(sandbox.image)), "a server outlives its container"
-    remove_modes(tmp_path)
-
-
-def remove_modes(folder: Path) -> None:
-    for path, names, _ in os.walk(folder):
-        for name in names:
-            if not os.path.islink(f"{path}/{name}"):
-                os.chmod(f"{path}/{name}", 0o700)
+    open_modes(tmp_path)
 
 
 def without_squashfuse(images: Images) -> dict[str, str]:
