@@ -52,8 +52,7 @@ def make_container(folder: Path, name: str = "box") -> Path:
     (rootfs / ".enroot/run").write_text("of a bundle")
     (rootfs / "mount-target").write_text("")
     for path in sorted(rootfs.rglob("*")):
-        if not path.is_symlink():
-            os.utime(path, (1_600_000_000, 1_600_000_000))
+        os.utime(path, (1_600_000_000, 1_600_000_000), follow_symlinks=False)
     for path, mode in [
         ("secret", 0), ("shut", 0o500), ("read", 0o555), ("locked/in", 0o500), ("locked", 0),
         ("empty-shut", 0), ("mount-target", 0),
@@ -108,7 +107,8 @@ def test_export_and_create_are_inverse(tmp_path: Path) -> None:
 
 def test_bytes_depend_on_the_tree_alone(tmp_path: Path) -> None:
     rootfs = make_container(tmp_path)
-    os.utime(rootfs, (1_700_000_000, 1_700_000_000))
+    for path in (rootfs, rootfs / "fifo"):
+        os.utime(path, (1_700_000_000, 1_700_000_000))
     images = [
         export(
             "box",
@@ -118,8 +118,7 @@ def test_bytes_depend_on_the_tree_alone(tmp_path: Path) -> None:
         for number in (1, 4)
     ]
     assert Path(images[0]).read_bytes() == Path(images[1]).read_bytes()
-    latest = max(path.lstat().st_mtime for path in [rootfs, *rootfs.iterdir()])
-    assert read_superblock(images[0]).mkfs_time == int(latest) == 1_700_000_000
+    assert read_superblock(images[0]).mkfs_time == 1_700_000_000
 
 
 def test_source_date_epoch_is_the_latest_time(tmp_path: Path) -> None:
