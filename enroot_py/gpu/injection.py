@@ -13,6 +13,12 @@ if TYPE_CHECKING:
 else:
     from enroot_py.record import NamedTuple
 
+OWN_FOLDER = "/run/enroot/gpu"
+"""Where our folder usually is in the container; a rootfs without /run has it elsewhere."""
+
+LIBCUDA_VARIABLE = "NVIDIA_CTK_LIBCUDA_DIR"
+"""Variable that names the folder of libcuda inside, as NVIDIA's own specifications set it."""
+
 FILE_OPTIONS = ("ro", "nosuid", "nodev")
 SOCKET_OPTIONS = ("nosuid", "nodev", "noexec")
 NODE_OPTIONS = ("nosuid", "noexec")

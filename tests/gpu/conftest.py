@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.gpu.containers import Containers, memory_driver
-from tests.roots.debian import SUITES, build_rootfs, libc_packages, packages_folder
+from tests.roots.debian import SUITES, build_rootfs, fetch, libc_packages, packages_folder
 from tests.roots.probe import build_probe
 
 
@@ -28,6 +28,14 @@ def rootfs(tmp_path_factory: pytest.TempPathFactory, probe: Path) -> dict[str, P
         shutil.copy(probe, root / "usr/bin/probe")
         roots[version] = root
     return roots
+
+
+@pytest.fixture(scope="session")
+def musl(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A root file system whose only C library is musl."""
+    cache = packages_folder(tmp_path_factory.mktemp("debs"))
+    packages = fetch("bookworm", ("musl",), cache)
+    return build_rootfs(tmp_path_factory.mktemp("rootfs") / "musl", packages, ldconfig=False)
 
 
 @pytest.fixture

@@ -233,19 +233,22 @@ def test_without_a_driver(tmp_path: Path, rootfs: dict[str, Path]) -> None:
         assert done.returncode == 1 and "no NVIDIA driver on this host" in done.stderr
 
 
-def test_musl_starts_and_says_what_it_cannot_do(tmp_path: Path, rootfs: dict[str, Path]) -> None:
+def test_musl_loads_them_by_the_search_path_and_says_what_it_cannot_do(
+    tmp_path: Path, musl: Path
+) -> None:
     driver, binds = memory_driver(tmp_path / "driver")
     containers = Containers(tmp_path / "work", driver, binds)
-    box = containers.add("box", rootfs["2.36"])
-    for name in ("ld-linux-x86-64.so.2",):
-        (box / "usr/lib64" / name).unlink()
-    (box / "etc/ld.so.cache").unlink()
-    (box / "usr/lib/ld-musl-x86_64.so.1").write_bytes(b"")
+    box = containers.add("box", musl)
     before = _settle(containers, box)
+    loader = "/lib/ld-musl-x86_64.so.1"
+    script = f"for name in {' '.join(SONAMES)}; do {loader} --preload $name --list {loader}; done"
     for options in (("--gpus", "all"), ("--gpus", "all", "--rw")):
-        done = containers.start("box", "sh", "-c", "echo $LD_LIBRARY_PATH", options=options)
-        assert done.stdout == "/run/enroot/gpu/lib64\n"
+        done = containers.start("box", "sh", "-c", script, options=options)
+        loaded = [line.split()[2] for line in done.stdout.split("\n") if "=>" in line]
+        assert loaded == [f"/run/enroot/gpu/lib64/{name}" for name in SONAMES]
         assert "musl" in done.stderr and "glibc" in done.stderr
+    gone = containers.start("box", "sh", "-c", script, check=False)
+    assert "=>" not in gone.stdout
     assert tree(box) == before
 
 

@@ -10,6 +10,8 @@ from enroot_py.errors import DeviceError, NotFoundError, UsageError
 from enroot_py.gpu.driver_root import Node
 from enroot_py.gpu.injection import (
     FOLDER_OPTIONS,
+    LIBCUDA_VARIABLE,
+    OWN_FOLDER,
     SOCKET_OPTIONS,
     Bind,
     Device,
@@ -115,7 +117,7 @@ def plan_nvidia(
     names = {library.name for library in files.libraries}
     environ = []
     if "libcuda" in names:
-        environ.append(("NVIDIA_CTK_LIBCUDA_DIR", ""))  # the folder is known when it is placed
+        environ.append((LIBCUDA_VARIABLE, f"{OWN_FOLDER}/lib64"))
     texts: tuple[Text, ...] = ()
     if "graphics" in library_capabilities(request.capabilities) and selection.gpus:
         texts = (application_profile([gpu.minor for gpu in selection.gpus]),)

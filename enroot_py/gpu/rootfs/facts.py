@@ -9,7 +9,7 @@ import os
 from stat import S_ISCHR, S_ISDIR
 
 from enroot_py.errors import KernelError
-from enroot_py.gpu.injection import Injection
+from enroot_py.gpu.injection import OWN_FOLDER, Injection
 from enroot_py.linux.path import read_beneath, resolve
 
 TYPE_CHECKING = False
@@ -48,7 +48,7 @@ class RootfsFacts(NamedTuple):
             anything) is there.
     """
 
-    folder: str = "/run/enroot/gpu"
+    folder: str = OWN_FOLDER
     ephemeral: bool = False
     writable: bool = False
     libc: str = "glibc"

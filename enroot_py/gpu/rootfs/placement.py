@@ -10,7 +10,15 @@ announced by an environment variable. See docs/adr/0041 and 0042.
 from __future__ import annotations
 
 from enroot_py.errors import UnsupportedError
-from enroot_py.gpu.injection import FILE_OPTIONS, Bind, Device, Injection, Library, Link
+from enroot_py.gpu.injection import (
+    FILE_OPTIONS,
+    LIBCUDA_VARIABLE,
+    Bind,
+    Device,
+    Injection,
+    Library,
+    Link,
+)
 from enroot_py.gpu.loader.cache import (
     FLAG_AARCH64,
     FLAG_I386,
@@ -122,7 +130,8 @@ def place(
         content = Written(text.path.lstrip("/"), text.content.encode(), text.mode)
         placer.place_text(content, text.path, text.reason)
     for name, value in injection.environ:
-        placer.environ[name] = value or f"{facts.folder}/lib64"
+        moved = name == LIBCUDA_VARIABLE and injection.libraries
+        placer.environ[name] = f"{facts.folder}/lib64" if moved else value
     return placer.finish(plan_dev(injection, facts))
 
 

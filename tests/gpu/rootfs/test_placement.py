@@ -232,9 +232,17 @@ def test_binds_come_by_depth() -> None:
 
 def test_the_folder_of_libcuda_is_named_inside() -> None:
     placement = place(
-        Injection(environ=(("NVIDIA_CTK_LIBCUDA_DIR", ""), ("A", "b"))), READ_ONLY, {}, "x86_64"
+        Injection(
+            libraries=(CUDA,), environ=(("NVIDIA_CTK_LIBCUDA_DIR", "/usr/lib64"), ("A", "b"))
+        ),
+        READ_ONLY._replace(folder="/tmp/enroot/gpu"),
+        {},
+        "x86_64",
     )
-    assert dict(placement.environ) == {"NVIDIA_CTK_LIBCUDA_DIR": f"{OWN}/lib64", "A": "b"}
+    assert dict(placement.environ) == {
+        "NVIDIA_CTK_LIBCUDA_DIR": "/tmp/enroot/gpu/lib64",
+        "A": "b",
+    }
 
 
 NODES = (
