@@ -12,9 +12,11 @@ Pure: the layers come as functions that open them.
 
 from __future__ import annotations
 
+import gc
 import stat
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import BinaryIO, NamedTuple
 
 from enroot_py import log
@@ -80,7 +82,8 @@ class LayerMerger:
         self._layers.append(layer)
         with open_archive(open_layer, name, self._limits, earlier=self._bytes) as archive:
             try:
-                self._record(archive, layer)
+                with _collector_paused():
+                    self._record(archive, layer)
             except LayerError as error:
                 raise _in_layer(error, name) from None
             self._bytes += archive.offset
@@ -99,7 +102,8 @@ class LayerMerger:
         tree = Tree()
         for layer in reversed(self._layers):
             try:
-                self._replay(layer.operations, tree)
+                with _collector_paused():
+                    self._replay(layer.operations, tree)
             except LayerError as error:
                 raise _in_layer(error, layer.name) from None
         self._fetch_skipped(tree.root)
@@ -194,6 +198,21 @@ class LayerMerger:
                 f"the sparse files of this image pretend to more than "
                 f"{self._limits.max_sparse_bytes} bytes"
             )
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Keep the garbage collector from looking at all records, again and again, while they pile up.
+
+    They form no cycles, and at a million entries that would be a fifth of the time.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _is_left_out(path: bytes) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import random
 import stat
@@ -624,3 +625,18 @@ def test_the_order_of_contents_is_that_of_the_layers() -> None:
     lower = archive(*(file(b"%d" % n, b"low%d" % n) for n in names), hard_link(b"h", b"7"))
     merge(lower, gzipped(archive(file(b"7", b"up"))), sink=Recording())
     assert seen == [b"up", *(b"low%d" % n for n in names if n != 7), b"low7"]
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_the_garbage_collector_is_as_before(enabled: bool) -> None:
+    before = gc.isenabled()
+    try:
+        (gc.enable if enabled else gc.disable)()
+        tree((file(b"a", b"1"),))
+        with pytest.raises(LayerError):
+            tree((file(b"../a", b"1"),))
+        with pytest.raises(LayerError):
+            tree((hard_link(b"a", b"b"),))
+        assert gc.isenabled() == enabled
+    finally:
+        (gc.enable if before else gc.disable)()
