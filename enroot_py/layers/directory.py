@@ -46,12 +46,14 @@ class DirectorySink:
     def __init__(self, path: str) -> None:
         self._path = path
         self._count = 0
+        self._root = self._staging = -1
         self._staging_name = b".contents-" + os.urandom(8).hex().encode()
         try:
             self._root = os.open(path, _DIRECTORY)
             os.mkdir(self._staging_name, 0o700, dir_fd=self._root)
             self._staging = os.open(self._staging_name, _DIRECTORY, dir_fd=self._root)
         except OSError as error:
+            self.close()
             raise self._failure(error) from error
 
     def close(self) -> None:

@@ -230,11 +230,12 @@ class TarStream:
         second = self._read_block()
         if second.strip(b"\0"):
             raise LayerError("a single block of zeros lies between members")
-        junk = False
-        chunk = self._chunk[self._position :]
-        while chunk or (chunk := self._chunks.read()):
+        rest = self._chunk[self._position :]
+        junk = rest.count(0) != len(rest)
+        self._position = len(self._chunk)
+        while chunk := self._chunks.read():
             junk = junk or chunk.count(0) != len(chunk)
-            chunk = b""
+            self._base += len(chunk)
         if junk:
             log.warn(f"{self._name}: ignored what follows the end of the archive")
 

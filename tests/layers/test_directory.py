@@ -230,6 +230,8 @@ def test_nothing_stays_open(tmp_path: Path) -> None:
     before = set(os.listdir("/proc/self/fd"))
     extract(tmp_path, archive(file(b"a", b"x"), file(b"d/e/f", b"x")))
     (tmp_path / "other").mkdir()
+    with pytest.raises(StoreError):
+        DirectorySink(str(tmp_path / "missing"))
     with DirectorySink(str(tmp_path / "other")):
         pass
     assert set(os.listdir("/proc/self/fd")) == before

@@ -579,6 +579,9 @@ def test_bytes_are_limited_over_all_layers() -> None:
     assert merge(layer, gzipped(layer), limits=Limits(max_bytes=2 * len(layer)))
     with pytest.raises(LimitError, match="layer 0: the layers expand to more than"):
         merge(layer, gzipped(layer), limits=Limits(max_bytes=2 * len(layer) - 1))
+    padding = archive() + bytes(3 << 20)
+    with pytest.raises(LimitError, match="layer 0"):
+        merge(layer, padding, limits=Limits(max_bytes=len(padding)))
 
 
 @pytest.mark.parametrize("size", [1 << 60, 5 << 40])
