@@ -216,13 +216,8 @@ class RegistryClient:
             AuthenticationError, RegistryError: as ever.
         """
         report = progress or (lambda received: None)
-        untouched = True
 
         def fetch(repository: Repository) -> None:
-            nonlocal untouched
-            if not untouched:
-                target.restart()
-            untouched = False
             repository.download(descriptor, target, report)
 
         try:

@@ -118,14 +118,24 @@ def stall(size: int = 0) -> Action:
     return act
 
 
-def endless_header(pause: float = 0.0) -> Action:
-    """Send header lines for ever, with a pause after each."""
+def endless_header() -> Action:
+    """Send header lines for ever."""
 
     def act(handler: Handler, response: Response) -> None:
         handler.wfile.write(b"HTTP/1.1 200 OK\r\n")
-        while not handler.registry.stopping.wait(pause):
+        while not handler.registry.stopping.is_set():
             handler.wfile.write(b"X-Filler: " + b"x" * 100 + b"\r\n")
-            handler.wfile.flush()
+
+    return act
+
+
+def dripping_header(seconds: float) -> Action:
+    """Send one header line for ever, a byte at a time, with a pause after each."""
+
+    def act(handler: Handler, response: Response) -> None:
+        handler.wfile.write(b"HTTP/1.1 200 OK\r\nX-Filler: ")
+        while not handler.registry.stopping.wait(seconds):
+            handler.wfile.write(b"x")
 
     return act
 

@@ -20,12 +20,19 @@ from enroot_py.errors import (
 )
 from enroot_py.image.digest import parse_digest
 from enroot_py.image.manifest import DOCKER_MANIFEST, OCI_INDEX, OCI_MANIFEST, Descriptor
+from enroot_py.image.platform import parse_platform
 from enroot_py.operations.digest import digest
 from enroot_py.settings import Settings
 from tests.registry.fake_registry import BasicAuth, FakeRegistry
-from tests.registry.faults import answer, body, change, corrupt, redirect
+from tests.registry.faults import answer, body, change, corrupt, redirect, truncate
 from tests.registry.images import DOCKER, ImageStore, Layer, directory, file
-from tests.registry.pulling import Pull, Target, make_settings, write_credentials
+from tests.registry.pulling import (
+    HashedTarget,
+    Pull,
+    Target,
+    make_settings,
+    write_credentials,
+)
 
 GZIP_LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
 
@@ -410,7 +417,9 @@ def test_mirrors_are_asked_first_and_fallen_back_from(tmp_path: Path, store: Ima
     with FakeRegistry(partial) as mirror, FakeRegistry(store) as registry:
         mirrors = f"{registry.host}=127.0.0.1:1,http://{mirror.host}/cache"
         settings = make_settings(tmp_path, ENROOT_MIRRORS=mirrors)
-        image = Pull(settings).run(f"docker://{registry.host}#solo:1")
+        pull = Pull(settings)
+        image = pull.run(f"docker://{registry.host}#solo:1")
+        assert pull.text().count("127.0.0.1:1 cannot serve") == 1
         assert image.reference.registry == registry.host
         assert not registry.log
         assert mirror.paths("manifests") == ["/v2/cache/solo/manifests/1"]
@@ -427,6 +436,23 @@ def test_the_registry_serves_what_a_mirror_sends_wrongly(tmp_path: Path, store: 
         pull = Pull(settings)
         pull.run(f"docker://{registry.host}/t/one:1")
         assert len(registry.paths("/blobs/")) == 3
+
+
+def test_what_a_mirror_has_sent_is_not_fetched_again(tmp_path: Path) -> None:
+    data = bytes(range(256)) * 4000
+    store = ImageStore()
+    store.image("x", "1", [Layer(data, "none")])
+    with FakeRegistry(store) as mirror, FakeRegistry(store) as registry:
+        settings = make_settings(tmp_path, ENROOT_MIRRORS=f"{registry.host}={mirror.host}")
+        layer = "/blobs/sha256:" + hashlib.sha256(data).hexdigest()
+        mirror.fault(layer, truncate(500_000), times=1)
+        mirror.fault(layer, answer(404))
+        with Pull(settings).open(f"docker://{registry.host}#x:1") as client:
+            descriptor = client.get_manifest(parse_platform("amd64")).manifest.layers[0]
+            target = HashedTarget(data)
+            client.download_blob(descriptor, target)
+        assert target.data == data
+        assert [entry.headers["range"] for entry in registry.log] == ["bytes=500000-"]
 
 
 def test_a_mirror_gets_neither_the_registrys_account_nor_the_references_user(

@@ -12,9 +12,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import requests.adapters
 
 from enroot_py.errors import RegistryError, SettingsError
-from enroot_py.registry.connection import find_proxy
+from enroot_py.registry.connection import find_proxy, tls_context
 from tests.registry.fake_registry import CA_FILE, CERTIFICATES, FakeRegistry
 from tests.registry.images import ImageStore
 from tests.registry.pulling import Pull, make_settings
@@ -218,6 +219,22 @@ def test_a_proxy_that_is_not_there_is_named(tmp_path: Path, store: ImageStore) -
             pull_over_tls(tmp_path, registry, https_proxy="http://u:hunter2@127.0.0.1:1")
         assert "https_proxy" in caught.value.hint
         assert "hunter2" not in str(caught.value)
+
+
+def test_authorities_that_a_library_brings_are_not_added(
+    tmp_path: Path, store: ImageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(requests.adapters, "DEFAULT_CA_BUNDLE_PATH", str(CA_FILE))
+    with (
+        FakeRegistry(store, tls=True) as registry,
+        pytest.raises(RegistryError, match="not trusted"),
+    ):
+        pull_over_tls(tmp_path, registry)
+
+
+def test_named_authorities_replace_the_systems(tmp_path: Path) -> None:
+    settings = make_settings(tmp_path, SSL_CERT_FILE=str(CA_FILE))
+    assert tls_context(settings, "r.io").cert_store_stats()["x509_ca"] == 1
 
 
 def test_the_processs_own_environment_does_not_count(

@@ -23,6 +23,7 @@ from tests.registry.faults import (
     change,
     corrupt,
     drip,
+    dripping_header,
     endless_header,
     redirect,
     reset,
@@ -251,7 +252,7 @@ def test_a_body_that_hangs_or_drips_is_given_up(pull: Pull, blob: bytes, fault: 
             fetch(pull, registry, blob)
 
 
-@pytest.mark.parametrize("fault", [endless_header(), endless_header(0.05)])
+@pytest.mark.parametrize("fault", [endless_header(), dripping_header(0.05)])
 def test_a_header_without_end_is_given_up(pull: Pull, store: ImageStore, fault: Any) -> None:
     pull.header_timeout = 0.5
     with FakeRegistry(store) as registry:
