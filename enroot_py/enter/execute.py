@@ -12,6 +12,7 @@ from enroot_py.enter.login import Login, log_in, show_file
 from enroot_py.enter.process import restore_signals
 from enroot_py.errors import CommandError
 from enroot_py.linux.kernel import Kernel
+from enroot_py.linux.path import read_file
 from enroot_py.plan.command import (
     SCRIPT,
     choose_shell,
@@ -98,8 +99,6 @@ def _read_script(script: str, rc: bytes | None) -> RcScript | None:
     """Read the command script of an image that has no shell to run it."""
     if not script:
         return None
-    from enroot_py.linux.path import read_file
-
     try:
         text = read_file(script, limit=1 << 20) if rc is None else rc
     except OSError as error:
