@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+import time
 from pathlib import Path
 
 import pytest
@@ -396,6 +397,21 @@ def test_images_pulled_with_credentials_stay_private_in_a_shared_cache(place: Wo
     assert {path.name for path in shared.iterdir()} == names(public)
     assert {path.name for path in own.iterdir()} == names(private)
     assert (place.cache / f"user.{os.geteuid()}").stat().st_mode & 0o077 == 0
+
+
+def test_downloads_interrupted_long_ago_are_cleared_away(
+    registry: FakeRegistry, place: Workplace
+) -> None:
+    registry.images.image("t/one", "1", LAYERS)
+    partial = place.cache / "partial"
+    partial.mkdir(parents=True)
+    for folder in (place.cache, partial):
+        folder.chmod(0o700)
+    for name, age in (("sha256-old", 2 * 86400), ("sha256-new", 3600)):
+        (partial / name).write_bytes(b"half")
+        os.utime(partial / name, (time.time() - age,) * 2)
+    import_image(uri(registry), settings=place.settings())
+    assert os.listdir(partial) == ["sha256-new"]
 
 
 def test_the_cache_is_trimmed_to_its_limit(registry: FakeRegistry, place: Workplace) -> None:

@@ -123,9 +123,12 @@ def crowd(registry: FakeRegistry, place: Workplace, count: int) -> None:
     registry.fault("/blobs/", drip(200_000, 0.01))
     uri = f"docker://{registry.host}#t/big:1"
     processes = [place.start("import", "-o", f"{at}.sqsh", uri) for at in range(count)]
+    made = 0
     for process in processes:
         _, errors = process.communicate(timeout=600)
         assert process.returncode == 0, errors
+        made += "Creating squashfs" in errors
+    assert made == 1
     assert set(blob_gets(registry).values()) == {1}
     assert len({hashlib.sha256(path.read_bytes()).digest() for path in place.out.iterdir()}) == 1
     assert len(list(place.out.iterdir())) == count

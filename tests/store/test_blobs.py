@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -242,6 +244,31 @@ def test_waiting_for_another_download_can_be_called_off(store: BlobStore) -> Non
         ):
             pytest.fail("the block ran")
         writer.write(DATA)
+
+
+def test_a_blob_that_was_delivered_is_not_waited_for_until_its_readers_end(
+    store: BlobStore,
+) -> None:
+    descriptor = describe(DATA)
+    partial = os.path.join(store.folders.partial, str(descriptor.digest).replace(":", "-"))
+    outcome: list[object] = []
+
+    def take() -> None:
+        with store.create(descriptor, private=False) as writer:
+            outcome.append(writer)
+
+    with open(partial, "wb") as delivered:
+        fcntl.flock(delivered, fcntl.LOCK_EX)
+        thread = threading.Thread(target=take)
+        thread.start()
+        time.sleep(0.1)
+        delivered.write(DATA)
+        delivered.flush()
+        os.rename(partial, own_path(store, descriptor))
+        # From here on it is read, by whoever delivered it, for as long as he likes.
+        fcntl.flock(delivered, fcntl.LOCK_SH)
+        thread.join(timeout=20)
+        assert outcome == [None]
 
 
 def test_threads_take_in_different_blobs_at_once(store: BlobStore) -> None:

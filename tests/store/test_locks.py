@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,29 @@ def test_a_lock_is_never_held_twice_though_its_file_comes_and_goes(tmp_path: Pat
         thread.join()
     assert len(most) == 400
     assert max(most) == 1
+    assert os.listdir(tmp_path) == []
+
+
+def test_whoever_waited_for_a_removed_lock_file_waits_for_the_new_one(tmp_path: Path) -> None:
+    path = str(tmp_path / "lock")
+    inside: list[str] = []
+
+    def wait() -> None:
+        with FileLock(path):
+            inside.append("waiting one")
+
+    first, second = FileLock(path), FileLock(path)
+    first.acquire()
+    thread = threading.Thread(target=wait)
+    thread.start()
+    time.sleep(0.1)
+    first.release()
+    if second.try_acquire():  # as a rule: the waiting one looks only now and then
+        time.sleep(0.1)
+        assert inside == []
+        second.release()
+    thread.join()
+    assert inside == ["waiting one"]
     assert os.listdir(tmp_path) == []
 
 
