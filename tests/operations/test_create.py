@@ -239,7 +239,8 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.root
 def test_full_disk_is_named_and_left_clean(tmp_path: Path, small_disk: Path) -> None:
-    image = write_image(tmp_path / "image", [Item(b"big", content=os.urandom(30 << 20))])
+    items = [Item(b"big%d" % number, content=os.urandom(6 << 20)) for number in range(5)]
+    image = write_image(tmp_path / "image", items)
     settings = settings_for(small_disk)
     with pytest.raises(SpaceError, match=f"{small_disk}.* \\(tmpfs") as caught:
         create(str(image), "box", settings=settings)
