@@ -45,6 +45,11 @@ _STANDINS = {
 
 def build_probe(folder: Path) -> Path:
     """Compile the probe (x86-64) in `folder`."""
+    return link_program(folder, "probe", _SOURCE)
+
+
+def link_program(folder: Path, name: str, source: str) -> Path:
+    """Compile a program whose only symbols from outside are those of the stand-ins."""
     folder.mkdir(parents=True, exist_ok=True)
     libraries = []
     for soname, names in _STANDINS.items():
@@ -57,13 +62,13 @@ def build_probe(folder: Path) -> Path:
             f"-Wl,--version-script={script}", "-o", str(library),
         )  # fmt: skip
         libraries.append(str(library))
-    probe = folder / "probe"
+    program = folder / name
     _compile(
-        _SOURCE, "-O1", "-fno-stack-protector", "-no-pie", "-fno-builtin", "-o", str(probe),
+        source, "-O1", "-fno-stack-protector", "-no-pie", "-fno-builtin", "-o", str(program),
         "-Wl,--dynamic-linker=/lib64/ld-linux-x86-64.so.2", "-Wl,--no-as-needed", "-x", "none",
         *libraries,
     )  # fmt: skip
-    return probe
+    return program
 
 
 def _compile(source: str, *arguments: str) -> None:

@@ -228,8 +228,8 @@ class _Placer:
         path, content = self.facts.conf
         lines = f"\n{self.facts.folder}/lib64\n" + (f"{self.facts.folder}/lib32\n" if small else "")
         self.own_files.append(Written("etc/ld.so.conf", content + lines.encode()))
-        options = ("nosuid", "nodev")
-        self.binds.append(Bind("own:etc/ld.so.conf", path, "for ldconfig", options=options))
+        # Read-only: an edit inside would be lost, and is better refused.
+        self.binds.append(Bind("own:etc/ld.so.conf", path, "for ldconfig"))
         return None
 
     def add_library_path(self, reason: str, small: bool) -> None:
