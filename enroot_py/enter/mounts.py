@@ -54,8 +54,8 @@ _ST_RELATIME = 4096
 _HINTS = {
     errno.ENOENT: "x-create=dir, x-create=file or x-create=auto makes a missing target",
     errno.ENOTDIR: "a folder and a file cannot be mounted on each other",
-    errno.EACCES: "this user cannot read it; FUSE file systems and root-squashed servers refuse"
-    " even root",
+    errno.EACCES: "this user may not read the source, or may not make the target: somebody else's"
+    " container must have been started by its owner once",
     errno.EPERM: "inside a user namespace only some file systems can be mounted, and flags that"
     " the host set (such as ro or noexec) stay",
     errno.ENODEV: "the kernel does not know this type of file system",

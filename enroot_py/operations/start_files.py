@@ -48,7 +48,8 @@ def find_rootfs(target: str, settings: Settings) -> RootfsSource:
     status = os.stat(path)
     if status.st_uid not in (os.geteuid(), 0):
         _check_folder(os.path.dirname(path), path, status.st_uid)
-    return RootfsSource(path, borrowed=not os.access(path, os.W_OK | os.X_OK))
+    read_only = bool(os.statvfs(path).f_flag & os.ST_RDONLY)
+    return RootfsSource(path, borrowed=read_only and status.st_uid == os.geteuid())
 
 
 def _check_folder(folder: str, path: str, owner: int) -> None:

@@ -47,8 +47,8 @@ class RootfsSource(NamedTuple):
     Attributes:
         path: absolute host path of a folder or of a squashfs image, links resolved.
         is_image: it is an image.
-        borrowed: a folder that this user must not or cannot change: it is the lower layer of an
-            overlay, and what is written vanishes with the container, as it does over an image.
+        borrowed: a folder on a read-only file system: it is the lower layer of an overlay, and
+            what is written vanishes with the container, as it does over an image.
     """
 
     path: str

@@ -387,3 +387,35 @@ def test_many_starts_of_one_container_at_once(sandbox: Sandbox) -> None:
     ]
     assert [process.communicate()[0] for process in processes] == ["hello\n"] * 24
     assert {process.returncode for process in processes} == {0}
+
+
+@pytest.mark.parametrize(
+    ("options", "environ", "passed"),
+    [
+        ((), {}, set()),
+        (("--preserve-fds", "1"), {}, {"first"}),
+        (("--preserve-fds", "9"), {}, {"first", "second"}),
+        ((), {"LISTEN_FDS": "2"}, {"first", "second"}),
+        ((), {"PMI_FD": "4"}, {"second"}),
+    ],
+)
+@pytest.mark.parametrize("more", [(), ("--pid",)])
+def test_descriptors_are_passed_on_by_request(
+    sandbox: Sandbox,
+    tmp_path: Path,
+    more: tuple[str, ...],
+    options: tuple[str, ...],
+    environ: dict[str, str],
+    passed: set[str],
+) -> None:
+    command = [str(sandbox.programs / "enroot"), "start", *more, *options, "box"]
+    script = f'exec 3< {tmp_path}/first 4< {tmp_path}/second; exec "$@"'
+    for name in ("first", "second"):
+        write_file(tmp_path / name, "")
+    done = subprocess.run(
+        ["bash", "-c", script, "bash", *command, "ls", "-l", "/proc/self/fd"],
+        env={**sandbox.environ, **environ}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert {name for name in ("first", "second") if f"{tmp_path}/{name}" in done.stdout} == passed
+    numbers = {line.split()[-3] for line in done.stdout.splitlines() if "->" in line}
+    assert len(numbers) <= 4 + len(passed)
