@@ -50,10 +50,12 @@ _EXPORTS = {
     **dict.fromkeys(_ERRORS, "enroot_py.errors"),
     "Container": "enroot_py.operations.spawn",
     "ContainerStatus": "enroot_py.operations.containers",
+    "Kernel": "enroot_py.linux.kernel",
     "Mount": "enroot_py.plan.fstab",
     "NamedTuple": "enroot_py.record",
     "Settings": "enroot_py.settings",
     "StartSpec": "enroot_py.plan.spec",
+    "cached_image": "enroot_py.operations.import_image",
     "containers": "enroot_py.operations.containers",
     "create": "enroot_py.operations.create",
     "digest": "enroot_py.operations.digest",
@@ -61,12 +63,15 @@ _EXPORTS = {
     "dry_run": "enroot_py.operations.dry_run:describe_start",
     "exec": "enroot_py.operations.exec:exec_",
     "export": "enroot_py.operations.export",
+    "filter_program": "enroot_py.linux.seccomp",
     "import_image": "enroot_py.operations.import_image",
     "info": "enroot_py.operations.info",
     "load": "enroot_py.operations.load",
     "load_settings": "enroot_py.settings",
     "parse_mount": "enroot_py.plan.fstab",
     "remove": "enroot_py.operations.remove",
+    "run_joined": "enroot_py.operations.join",
+    "set_log_sink": "enroot_py.log:set_sink",
     "spawn": "enroot_py.operations.spawn",
     "start": "enroot_py.operations.start",
 }
@@ -102,6 +107,9 @@ if TYPE_CHECKING:
     from enroot_py.errors import UnsafePathError as UnsafePathError
     from enroot_py.errors import UnsupportedError as UnsupportedError
     from enroot_py.errors import UsageError as UsageError
+    from enroot_py.linux.kernel import Kernel as Kernel
+    from enroot_py.linux.seccomp import filter_program as filter_program
+    from enroot_py.log import set_sink
     from enroot_py.operations.containers import ContainerStatus as ContainerStatus
     from enroot_py.operations.containers import containers as containers
     from enroot_py.operations.create import create as create
@@ -110,8 +118,10 @@ if TYPE_CHECKING:
     from enroot_py.operations.dry_run import describe_start
     from enroot_py.operations.exec import exec_
     from enroot_py.operations.export import export as export
+    from enroot_py.operations.import_image import cached_image as cached_image
     from enroot_py.operations.import_image import import_image as import_image
     from enroot_py.operations.info import info as info
+    from enroot_py.operations.join import run_joined as run_joined
     from enroot_py.operations.load import load as load
     from enroot_py.operations.remove import remove as remove
     from enroot_py.operations.spawn import Container as Container
@@ -126,6 +136,7 @@ if TYPE_CHECKING:
 
     dry_run = describe_start
     exec = exec_
+    set_log_sink = set_sink
 else:
 
     def __getattr__(name: str) -> object:

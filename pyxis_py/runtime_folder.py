@@ -1,0 +1,82 @@
+"""Where a user's steps keep what they need on a node: one folder a user, his alone.
+
+The site's runtime_path, where the plugin has made it; else what the system or the user has.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from enroot_py import StoreError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def make_base(path: str) -> None:
+    """Make the site's runtime folder, as root; its parent exists.
+
+    Source: pyxis 0.24 pyxis_slurmd.c, pyxis_slurmd_init().
+    """
+    try:
+        os.mkdir(path, 0o755)
+        os.chmod(path, 0o755)
+    except FileExistsError:
+        pass
+
+
+def make_user_folder(base: str, uid: int, gid: int) -> None:
+    """Make a user's folder in the site's runtime folder, as root.
+
+    Source: pyxis 0.24 pyxis_slurmstepd.c, enroot_create_user_runtime_dir().
+    """
+    path = os.path.join(base, str(uid))
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        return
+    os.chown(path, uid, gid, follow_symlinks=False)
+
+
+def find_folder(base: str, environ: Mapping[str, str]) -> str:
+    """Return this user's folder, making one where the site has not.
+
+    Args:
+        base: the site's runtime_path.
+        environ: XDG_RUNTIME_DIR.
+
+    Raises:
+        StoreError: if somebody else has put something in its place.
+    """
+    uid = os.geteuid()
+    site = os.path.join(base, str(uid))
+    if _is_own(site):
+        return site
+    system = environ.get("XDG_RUNTIME_DIR", "")
+    if system.startswith("/") and _is_own(system):
+        path = os.path.join(system, "pyxis")
+    else:
+        path = f"/tmp/pyxis-{uid}"
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        pass
+    except OSError as error:
+        raise StoreError(f"Cannot make the runtime folder {path}: {error.strerror}") from error
+    if not _is_own(path):
+        raise StoreError(
+            f"The runtime folder {path} belongs to somebody else, or others can write to it",
+            hint="remove it, or set XDG_RUNTIME_DIR to a folder of your own",
+        )
+    return path
+
+
+def _is_own(path: str) -> bool:
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return False
+    own = status.st_uid == os.geteuid() and not status.st_mode & 0o022
+    return stat.S_ISDIR(status.st_mode) and own
