@@ -54,6 +54,8 @@ MIN_SPEED = 1024
 """Bytes a second; a body that arrives more slowly is given up and asked for again."""
 
 PIECE_SIZE = 256 << 10
+UNLIMITED_CONNECTIONS = 64
+"""Kept open for one host with ENROOT_MAX_CONNECTIONS=0."""
 
 PASSING_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
@@ -126,7 +128,7 @@ class Exchange:
             RegistryError: if it is longer.
             TransferError: as `pieces` does.
         """
-        body = b""
+        body = bytearray()
         with self.response:
             for piece in self.pieces():
                 body += piece
@@ -134,7 +136,7 @@ class Exchange:
                     raise RegistryError(
                         f"Answer of {shown_url(self.url)} is longer than {limit} bytes"
                     )
-        return body
+        return bytes(body)
 
     def close(self) -> None:
         """Give the response up."""
@@ -344,7 +346,7 @@ class Transport:
             adapter = ConnectionAdapter(
                 tls_context(self.settings, parts.netloc) if https else None,
                 header_timeout=self._header_timeout,
-                connections=max(10, self.settings.max_connections),
+                connections=self.settings.max_connections or UNLIMITED_CONNECTIONS,
             )
             self._session.mount(prefix, adapter)
             self._mounted.add(prefix)
