@@ -12,10 +12,10 @@ from enroot_py.errors import EnrootError, UsageError
 from enroot_py.image.reference import DOCKER_HUB, HUB_ALIASES
 from enroot_py.log import printable
 from enroot_py.operations.doctor.findings import Finding, Status, fault, ok
+from enroot_py.registry.accounts.credentials import find_credentials
+from enroot_py.registry.accounts.netrc import read_credentials_file
 from enroot_py.registry.auth import Authenticator
-from enroot_py.registry.credentials import find_credentials
 from enroot_py.registry.endpoints import Endpoint, always_http, load_mirrors
-from enroot_py.registry.netrc import read_credentials_file
 from enroot_py.registry.transport import Transport
 from enroot_py.settings import Settings
 
@@ -102,11 +102,11 @@ def _ask(endpoint: Endpoint, settings: Settings, login: bool) -> int:
         authenticator = Authenticator(
             endpoint, transport, user="", ask_password=lambda host, user: ""
         )
-        while True:
-            sent = authenticator.authorization
-            exchange = transport.request(url, authorization=sent, once=True)
-            status = exchange.status
-            if status != 401 or not login:
-                exchange.close()
-                return status
-            authenticator.answer(exchange, sent)  # raises when there is nothing left to try
+        exchange = transport.request(url, once=True)
+        if exchange.status == 401 and login:
+            authenticator.answer(exchange, "")
+            exchange = transport.request(url, authorization=authenticator.authorization, once=True)
+            if exchange.status == 401:
+                raise authenticator.refusal(exchange)
+        exchange.close()
+        return exchange.status
