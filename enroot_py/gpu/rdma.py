@@ -202,5 +202,5 @@ def _memlock_warning(memlock: int) -> tuple[str, ...]:
 
 
 def _number(name: str) -> int:
-    digits = name.removeprefix("uverbs")
+    digits = name[len("uverbs") :] if name.startswith("uverbs") else name
     return int(digits) if digits.isdigit() else 0

@@ -41,7 +41,8 @@ class GpuOptions(NamedTuple):
         cdi_folders: folders of CDI specifications, rising priority.
         unknown_hooks: what to do with CDI hooks that are not known here: warn, error, run.
         ignore_privileged: leave out CDI edits that need privileges instead of failing.
-        rehome: whether libraries of an nvidia.com specification go to the private folder.
+        rehome: whether libraries and programs of an nvidia.com specification leave their paths for
+            the private folder; otherwise they are at both places.
     """
 
     required: bool = False
@@ -201,7 +202,7 @@ def parse_channels(text: str) -> frozenset[int] | None:
         return None
     channels = set()
     for word in words:
-        digits = word.removeprefix("channel")
+        digits = word[len("channel") :] if word.startswith("channel") else word
         if not (digits.isascii() and digits.isdigit()) or int(digits) > _MAX_CHANNEL:
             raise UsageError(
                 f'gpu: unknown channel "{word}" in NVIDIA_IMEX_CHANNELS',

@@ -67,17 +67,23 @@ class EditsPlanner:
 
     Args:
         kind: `vendor/class`, for explanations.
-        rehome: libraries and programs go to the private folder instead of the image's own.
+        rehome: libraries and programs go to the private folder instead of the image's own; those in
+            folders of an update-ldcache hook do in any case.
+        keep_paths: they are bound at their own paths too.
         ignore_privileged: edits that need privileges are left out with a warning.
     """
 
-    def __init__(self, kind: str, *, rehome: bool, ignore_privileged: bool) -> None:
+    def __init__(
+        self, kind: str, *, rehome: bool, keep_paths: bool, ignore_privileged: bool
+    ) -> None:
         self.kind = kind
         self.rehome = rehome
+        self.keep_paths = keep_paths
         self.ignore_privileged = ignore_privileged
         self.warnings: list[str] = []
         self.notes: list[str] = []
         self.gbm: list[Link] = []
+        self.also: list[Library] = []
 
     def plan(self, edits: ContainerEdits, meaning: HookMeaning) -> Injection:
         """Return the injection.
@@ -99,6 +105,7 @@ class EditsPlanner:
                 programs.append(item)
             else:
                 binds.append(item)
+        libraries += self.also
         names, links = self._links(meaning.links, libraries)
         libraries = _merge_libraries(libraries, names)
         environ = [text.partition("=") for text in edits.env]
@@ -201,19 +208,33 @@ class EditsPlanner:
         """Tell libraries and programs from other files: those have places that need no writing."""
         path = mount.container_path
         folder, _, name = path.rpartition("/")
-        if self.rehome and ".so" in name:
-            inside = folder.rpartition("/")[2]
-            elf = read_elf(mount.host_path)
-            if elf is not None and (not folders or folder in folders or inside in ("vdpau", "gbm")):
-                soname = elf.soname or name
-                if inside == "gbm":
-                    self.gbm.append(Link(f"lib:gbm/{name}", f"../{soname}", self.kind))
-                names = (name,) if name != soname and inside != "gbm" else ()
-                inner = "vdpau" if inside == "vdpau" else ""
-                return Library(mount.host_path, soname, self.kind, names, elf.bits, inner)
-        if self.rehome and folder in _PROGRAM_FOLDERS and facts.st_mode & 0o111:
-            return Program(mount.host_path, path, self.kind)
-        return Bind(mount.host_path, path, self.kind, "file", options, required=not self.rehome)
+        bind = Bind(
+            mount.host_path, path, self.kind, "file", options, self.keep_paths or not self.rehome
+        )
+        inside = folder.rpartition("/")[2]
+        special = inside in ("vdpau", "gbm") or not folders
+        if ".so" in name and (folder in folders or (self.rehome and special)):
+            library = self._library(mount.host_path, name, inside)
+            if library is not None and self.keep_paths:
+                self.also.append(library)
+            elif library is not None:
+                return library
+        program = self.rehome and folder in _PROGRAM_FOLDERS and facts.st_mode & 0o111
+        return (
+            Program(mount.host_path, path, self.kind) if program and not self.keep_paths else bind
+        )
+
+    def _library(self, source: str, name: str, inside: str) -> Library | None:
+        elf = read_elf(source)
+        if elf is None:
+            return None
+        soname = elf.soname or name
+        if inside == "gbm":
+            self.gbm.append(Link(f"lib:gbm/{name}", f"../{soname}", self.kind))
+        names = (name,) if name != soname and inside != "gbm" else ()
+        return Library(
+            source, soname, self.kind, names, elf.bits, inside if inside == "vdpau" else ""
+        )
 
     def _links(
         self, links: tuple[tuple[str, str], ...], libraries: list[Library]

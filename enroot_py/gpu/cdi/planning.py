@@ -45,7 +45,8 @@ def plan_cdi(names: tuple[str, ...], options: GpuOptions, situation: Situation) 
         nvidia = kind.startswith("nvidia.com/")
         planner = EditsPlanner(
             kind,
-            rehome=nvidia and options.rehome,
+            rehome=nvidia,
+            keep_paths=nvidia and not options.rehome,
             ignore_privileged=options.ignore_privileged,
         )
         part = planner.plan(edits, meaning)

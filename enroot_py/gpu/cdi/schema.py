@@ -150,7 +150,8 @@ class _Checker:
 
     def spec(self, document: object, priority: int) -> CdiSpec:
         top = self.mapping(document, "", _TOP)
-        version = self.text(top, "cdiVersion", "", need=True).removeprefix("v")
+        version = self.text(top, "cdiVersion", "", need=True)
+        version = version[1:] if version.startswith("v") else version
         if version not in VERSIONS:
             raise self.fail("cdiVersion", f'unknown version "{version}"')
         kind = self.text(top, "kind", "", need=True)

@@ -141,7 +141,7 @@ def decide_compat(
     if mode == "force":
         return CompatDecision(True, "forced by the configuration")
     for model in models:
-        words = model.lower().removeprefix("nvidia ")
+        words = model.lower().replace("nvidia ", "", 1)
         if words.startswith(_CONSUMER):
             return CompatDecision(False, f"{model} does not support forward compatibility")
     note = candidate.note

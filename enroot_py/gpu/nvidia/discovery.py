@@ -213,7 +213,7 @@ def _imex_channels(root: DriverRoot) -> tuple[tuple[int, Node], ...]:
     folder = "/dev/nvidia-caps-imex-channels"
     channels = []
     for name in root.names(folder):
-        number = name.removeprefix("channel")
+        number = name[len("channel") :]
         if name.startswith("channel") and number.isdigit():
             node = root.node(f"{folder}/{name}")
             if node is not None and node.is_device:

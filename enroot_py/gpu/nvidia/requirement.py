@@ -197,7 +197,7 @@ def brand_of_model(model: str) -> str:
 
     Data-centre GPUs since Turing carry no brand in their name; NVML calls them "nvidia".
     """
-    text = model.lower().removeprefix("nvidia ").strip()
+    text = model.lower().replace("nvidia ", "", 1).strip()
     for word, brand in (
         ("geforce rtx", "geforcertx"), ("geforce", "geforce"), ("quadro rtx", "quadrortx"),
         ("quadro", "quadro"), ("titan rtx", "titanrtx"), ("titan", "titan"), ("tesla", "tesla"),

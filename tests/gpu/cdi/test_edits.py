@@ -252,8 +252,31 @@ def test_an_nvidia_shaped_specification_needs_no_hook_run(tmp_path: Path) -> Non
 def test_libraries_stay_where_they_are_if_the_setting_says_so(tmp_path: Path) -> None:
     edits, lib = nvidia_spec(tmp_path)
     injection = plan(tmp_path, edits, kind="nvidia.com/gpu", rehome=False)
-    assert injection.libraries == () and injection.programs == ()
-    assert "/usr/lib64/libcuda.so.580.95.05" in [bind.target for bind in injection.binds]
+    assert injection.programs == ()
+    targets = [bind.target for bind in injection.binds]
+    assert "/usr/lib64/libcuda.so.580.95.05" in targets and "/usr/bin/nvidia-smi" in targets
+    # … but the loader finds them all the same.
+    assert "libcuda.so.1" in [library.soname for library in injection.libraries]
+
+
+def test_a_sites_libraries_are_found_by_the_loader_if_a_hook_says_so(tmp_path: Path) -> None:
+    write_stub(tmp_path / "libcxi.so.1", "libcxi.so.1")
+    edits = {
+        "mounts": [
+            {"hostPath": str(tmp_path / "libcxi.so.1"), "containerPath": "/opt/cxi/libcxi.so.1"}
+        ],
+        "hooks": [
+            {"hookName": "createContainer", "path": "/usr/bin/nvidia-cdi-hook",
+             "args": ["nvidia-cdi-hook", "update-ldcache", "--folder", "/opt/cxi"]}
+        ],
+    }  # fmt: skip
+    injection = plan(tmp_path, edits, kind="hpe.com/slingshot")
+    assert [library.soname for library in injection.libraries] == ["libcxi.so.1"]
+    assert injection.binds == () and injection.warnings == ()
+    edits.pop("hooks")
+    plain = plan(tmp_path, edits, kind="hpe.com/slingshot")
+    assert [bind.target for bind in plain.binds] == ["/opt/cxi/libcxi.so.1"]
+    assert plain.libraries == ()
 
 
 def test_a_number_in_a_job_is_not_the_jobs_number(tmp_path: Path) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from enroot_py.errors import DeviceSpecError
 from enroot_py.gpu.cdi.records import ContainerEdits
+from enroot_py.gpu.cdi.registry import read_spec
 from enroot_py.gpu.cdi.schema import VERSIONS, parse_spec, split_name
 from tests.gpu.cdi.specs import FULL, MINIMAL, changed
 
@@ -210,3 +213,11 @@ def test_names(text: str, parts: tuple[str, str]) -> None:
 def test_malformed_names(text: str) -> None:
     with pytest.raises(DeviceSpecError, match="no device name"):
         split_name(text)
+
+
+def test_the_samples_that_are_shipped_are_valid() -> None:
+    folder = Path(__file__).parents[3] / "share/enroot/extra/cdi"
+    samples = sorted(folder.glob("*.yaml"))
+    assert samples
+    for sample in samples:
+        assert read_spec(str(sample)).devices
