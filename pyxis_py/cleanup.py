@@ -13,13 +13,15 @@ import ast
 import os
 import shutil
 
-from enroot_py import EnrootError, NotFoundError, Settings, containers, export, remove
-from pyxis_py.importer import add_libraries, release_image
+from enroot_py import EnrootError, NotFoundError, containers, remove
+from pyxis_py.heavy_work import add_libraries
 from pyxis_py.plan import belongs_to_job
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NamedTuple
+
+    from enroot_py import Settings
 else:
     from enroot_py import NamedTuple
 
@@ -72,16 +74,20 @@ def finish(state: StepState, settings: Settings, *, complete: bool) -> tuple[lis
         Lines for the user, and lines about what failed. Nothing that fails keeps the rest from
         being tried.
     """
-    add_libraries()
     done: list[str] = []
     failed: list[str] = []
     if state.save and complete:
+        add_libraries()
+        from enroot_py import export
+
         try:
             export(state.container, state.save, settings=settings, force=True)
             done.append(f"saved container {state.container} to {state.save}")
         except EnrootError as error:
             failed.append(f"cannot save container {state.container} to {state.save}: {error}")
     if state.importer:
+        from pyxis_py.importer import release_image
+
         try:
             release_image(state.importer, settings.environment)
         except EnrootError as error:

@@ -13,49 +13,11 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from types import FrameType
+from collections.abc import Mapping
 
-from enroot_py import CommandError, EnrootError, Settings, UsageError, cached_image, load_settings
+from enroot_py import CommandError, UsageError, load_settings
 
 _LOG_LINES = 30
-
-
-def add_libraries() -> None:
-    """Let an interpreter that was started without site-packages (-S) find them."""
-    if sys.flags.no_site:
-        import site
-
-        site.main()
-
-
-@contextmanager
-def time_limit(seconds: float, what: str) -> Iterator[None]:
-    """Give up what happens in the `with` block after some time; 0 for no limit.
-
-    Raises:
-        EnrootError: when the time is over.
-    """
-    if not seconds:
-        yield
-        return
-    import signal
-
-    def give_up(number: int, frame: FrameType | None) -> None:
-        raise EnrootError(
-            f"Importing {what} took longer than {seconds:g} s",
-            hint="--container-import-timeout sets the limit",
-        )
-
-    before = signal.signal(signal.SIGALRM, give_up)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
 
 
 def get_image(program: str, uri: str, environ: Mapping[str, str]) -> str:
@@ -121,7 +83,8 @@ def serve(words: list[str], environ: Mapping[str, str]) -> int:
         return 0
     if len(words) != 2 or words[0] != "get":
         raise UsageError("importer: expected `get URI` or `release`")
-    settings: Settings = load_settings(environ)
-    with cached_image(words[1], settings=settings) as path:
+    from enroot_py import cached_image
+
+    with cached_image(words[1], settings=load_settings(environ)) as path:
         print(path, flush=True)
     return 0

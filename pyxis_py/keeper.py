@@ -163,24 +163,36 @@ def _answer(plan: StepPlan, started: Started, request: Request, scratch: str) ->
 
 
 def _serve_start(data: bytes, log: Log) -> None:
-    started, joins = None, 1
+    started, line_fd, joins = None, LINE_FD, 1
     try:
         request = Request(data)
         joins = request.records.number("joins", 1)
+        if path := request.records.first("line"):
+            # Open for writing too: such a line has no end before all tasks have come.
+            line_fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         answer, started = start(request, log)
     except EnrootError as error:
         answer = Answer("error", describe(error, log), (), ())
+    except OSError as error:
+        answer = Answer("error", (f"{error.strerror}: {error.filename}",), (), ())
     _write_answer(encode_answer(answer))
+    if started is not None:
+        _keep(started, line_fd, joins)
+    else:
+        os.write(LINE_FD, b"\0")
+
+
+def _keep(started: Started, line_fd: int, joins: int) -> None:
+    """Keep the container until all tasks have joined, or nobody is left who could."""
+    from pyxis_py.step import stop_container
+
     try:
         os.write(LINE_FD, b"\0")
-        while joins > 0 and (bytes_read := os.read(LINE_FD, joins)):
-            joins -= len(bytes_read)  # at the end of file nobody is left who could join
+        while joins > 0 and (bytes_read := os.read(line_fd, joins)):
+            joins -= len(bytes_read)
     except OSError:
         pass  # whoever waited is gone, and so is the step
-    if started is not None:
-        from pyxis_py.step import stop_container
-
-        stop_container(started)
+    stop_container(started)
 
 
 def _write_answer(data: bytes) -> None:

@@ -7,7 +7,7 @@ import pwd
 
 from enroot_py import EnrootError, NotFoundError, PlatformError, RegistryError, load_settings
 from pyxis_py.cleanup import clean_job, finish, parse_state
-from pyxis_py.importer import add_libraries
+from pyxis_py.heavy_work import add_libraries
 from pyxis_py.plan import PIN, URI, locate_image
 from pyxis_py.request import Request, ignored_lines
 from pyxis_py.runtime_folder import make_base, make_user_folder
@@ -44,11 +44,11 @@ def submit(request: Request) -> Outcome:
 
 
 def _resolve(request: Request, uri: str) -> Outcome:
+    add_libraries()
     from enroot_py import digest
 
     known = uri.rpartition("@")[2]
     try:
-        add_libraries()
         found = known if known.startswith("sha256:") else digest(uri, settings=request.settings())
     except (NotFoundError, PlatformError):
         raise

@@ -92,10 +92,11 @@ def obtain_image(
                 hint="images of a registry begin with neither a dot nor a slash",
             )
         return Image(plan.image)
-    from enroot_py import cached_image
-    from pyxis_py.importer import add_libraries, time_limit
+    from pyxis_py.heavy_work import add_libraries, time_limit
 
     add_libraries()
+    from enroot_py import cached_image
+
     if config.cache_policy == "never":
         settings = settings._replace(cache_path=scratch)
     with time_limit(plan.import_timeout, plan.image):
@@ -114,19 +115,21 @@ def make_container(plan: StepPlan, image: Image, settings: Settings) -> None:
         ExistsError: if another step has made it in the meantime.
         EnrootError: whatever else is wrong.
     """
-    from enroot_py import create
-    from pyxis_py.importer import add_libraries
+    from pyxis_py.heavy_work import add_libraries
 
     add_libraries()
+    from enroot_py import create
+
     create(image.path, plan.container, settings=settings)
 
 
 def load_container(plan: StepPlan, settings: Settings) -> None:
     """Unpack the plan's registry image into its container, without an image file in between."""
-    from enroot_py import load
-    from pyxis_py.importer import add_libraries, time_limit
+    from pyxis_py.heavy_work import add_libraries, time_limit
 
     add_libraries()
+    from enroot_py import load
+
     with time_limit(plan.import_timeout, plan.image):
         load(plan.image, plan.container, settings=settings)
 

@@ -27,7 +27,7 @@ from enroot_py.linux.seccomp import filter_program
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from typing import NoReturn
 
 _FLAGS = {
@@ -48,6 +48,7 @@ def run_joined(
     namespaces: Iterable[str],
     folders: Iterable[str] = (),
     filtered: bool = True,
+    opened: Callable[[], None] | None = None,
     kernel: Kernel | None = None,
 ) -> NoReturn:
     """Join namespaces of a process, go to a folder in them, and execute a program.
@@ -59,6 +60,7 @@ def run_joined(
         namespaces: their kinds, as /proc/PID/ns names them, in the order in which to join them.
         folders: to change to inside, one after the other; only the last one has to be there.
         filtered: filter system calls as for all processes of a container.
+        opened: called once the namespaces are held, and live on without the process.
         kernel: the way to system calls.
 
     Raises:
@@ -70,7 +72,10 @@ def run_joined(
         raise UsageError("Nothing to run", hint="give a command")
     kernel = kernel or Kernel()
     program = filter_program(os.uname().machine) if filtered else b""
-    for name, fd in [(name, _open(pid, name)) for name in namespaces]:
+    held = [(name, _open(pid, name)) for name in namespaces]
+    if opened is not None:
+        opened()
+    for name, fd in held:
         try:
             kernel.setns(fd, _FLAGS[name])
         except KernelError as error:
