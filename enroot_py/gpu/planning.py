@@ -39,6 +39,8 @@ def plan_request(request: GpuRequest, options: GpuOptions, situation: Situation)
         cdi, native = names + cdi, False
     if native:
         parts.append(_plan_native(request, options, situation))
+    if native and "mofed" in request.gates:
+        parts.append(_plan_fabric(situation))
     if cdi:
         from enroot_py.gpu.cdi.planning import plan_cdi
 
@@ -80,6 +82,21 @@ def _plan_native(request: GpuRequest, options: GpuOptions, situation: Situation)
         proc=options.proc if options.proc in ("params", "full") else _proc(options, situation),
     )
     return apply_compat(injection, situation, options, devices, selection)
+
+
+def _plan_fabric(situation: Situation) -> Injection:
+    """NVIDIA_MOFED brings the Mellanox devices along, all of them."""
+    from enroot_py.gpu.privileges import memory_lock_limit
+    from enroot_py.gpu.rdma import find_rdma_devices, plan_rdma
+
+    return plan_rdma(
+        "all",
+        "MELLANOX_VISIBLE_DEVICES",
+        find_rdma_devices(situation.root),
+        situation.root,
+        real_root=situation.privileges.real_root,
+        memlock=memory_lock_limit(),
+    )
 
 
 def _proc(options: GpuOptions, situation: Situation) -> str:

@@ -24,6 +24,7 @@ else:
 
 VISIBLE = "NVIDIA_VISIBLE_DEVICES"
 _GATES = {"GDS": "gds", "GDRCOPY": "gdrcopy", "MOFED": "mofed", "NVSWITCH": "nvswitch"}
+_LEGACY = "the image's CUDA_VERSION"
 _MAX_CHANNEL = (1 << 20) - 1
 
 
@@ -33,7 +34,8 @@ class GpuOptions(NamedTuple):
     Attributes:
         required: GPUs asked for by an image alone must be there too.
         default_devices: device list of containers that do not ask for GPUs; "" for none.
-        legacy_images: take an image with CUDA_VERSION and no device list as asking for all GPUs.
+        legacy_images: take an image with CUDA_VERSION and no device list as asking for all GPUs,
+            all capabilities, and a driver for that version.
         proc: treatment of /proc/driver/nvidia: none, params, full; "" chooses by the namespace.
         compat: forward compatibility: auto, off, force.
         compat_folder: where images keep their compat libraries, path in the rootfs.
@@ -163,10 +165,16 @@ def read_request(
             "name it with --device"
         )
         cdi = ()
-    text_of_caps = merged.get("NVIDIA_DRIVER_CAPABILITIES", "")
+    legacy = origin == _LEGACY
+    text_of_caps = merged.get("NVIDIA_DRIVER_CAPABILITIES", "all" if legacy else "")
     disabled = requirements_disabled(merged.get("NVIDIA_DISABLE_REQUIRE", ""))
     if cdi and not wanted.everything and not wanted.items:
         wanted = NOTHING  # nothing but CDI names: the native injection has nothing to do
+    if not explicit and any(name.startswith("nvidia.com/gpu=") for name in devices):
+        wanted = NOTHING  # whoever names GPUs by CDI does not want those that the image asks for
+    requirements = () if disabled else requirement_variables(merged)
+    if legacy and not disabled:
+        requirements += (("CUDA_VERSION", _legacy_requirement(container["CUDA_VERSION"])),)
     return GpuRequest(
         devices=wanted,
         origin=origin,
@@ -174,7 +182,7 @@ def read_request(
         explicit=explicit,
         capabilities=parse_capabilities(text_of_caps),
         capabilities_text=text_of_caps,
-        requirements=() if disabled else requirement_variables(merged),
+        requirements=requirements,
         mig_config=_only_all(merged, "NVIDIA_MIG_CONFIG_DEVICES"),
         mig_monitor=_only_all(merged, "NVIDIA_MIG_MONITOR_DEVICES"),
         mig_explicit=any(
@@ -236,10 +244,16 @@ def _device_text(
         and "CUDA_VERSION" in container
         and "NVIDIA_REQUIRE_CUDA" not in container
     ):
-        text, origin = "all", "the image's CUDA_VERSION"
+        text, origin = "all", _LEGACY
     if text.strip().lower() == "slurm":
         return _slurm_devices(launcher), f"{origin}=slurm", explicit
     return text, origin, explicit or (options.required and bool(text))
+
+
+def _legacy_requirement(version: str) -> str:
+    """Return what an image of before NVIDIA_REQUIRE_CUDA needs: CUDA of its first two numbers."""
+    parts = [part for part in version.split(".") if part.isascii() and part.isdigit()]
+    return f"cuda>={'.'.join(parts[:2])}" if parts else ""
 
 
 def _slurm_devices(launcher: Mapping[str, str]) -> str:

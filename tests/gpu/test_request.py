@@ -91,6 +91,27 @@ def test_cdi_names_from_flags_and_the_launcher_count() -> None:
     assert request.devices.items == ("0",)
 
 
+@pytest.mark.parametrize(
+    ("launcher", "device", "nothing"),
+    [
+        ({}, "nvidia.com/gpu=0", True),
+        ({}, "hpe.com/slingshot=all", False),
+        ({VISIBLE: "1"}, "nvidia.com/gpu=0", False),
+    ],
+)
+def test_gpus_by_cdi_stand_instead_of_those_that_the_image_asks_for(
+    launcher: dict[str, str], device: str, nothing: bool
+) -> None:
+    request = read(launcher, {VISIBLE: "all"}, devices=(device,))
+    assert request.devices.nothing == nothing and request.cdi == (device,)
+
+
+def test_an_image_of_before_the_variables() -> None:
+    request = read({"ENROOT_GPU_LEGACY_IMAGES": "y"}, {"CUDA_VERSION": "9.0.176"})
+    assert request.devices.everything and "ngx" in request.capabilities
+    assert request.requirements == (("CUDA_VERSION", "cuda>=9.0"),)
+
+
 def test_a_list_of_cdi_names_alone_asks_for_nothing_else() -> None:
     request = read({}, {}, gpus="a.b/c=1")
     assert request.cdi == ("a.b/c=1",) and request.devices.nothing

@@ -53,6 +53,7 @@ def find_files(
     search = search_libraries(
         root,
         arch,
+        version=version,
         compat32="compat32" in capabilities,
         loader_paths=environ.get("LD_LIBRARY_PATH", "").split(":"),
     )

@@ -81,9 +81,19 @@ def library_folders(root: DriverRoot, arch: str, loader_paths: Iterable[str] = (
 
 
 def search_libraries(
-    root: DriverRoot, arch: str, *, compat32: bool = False, loader_paths: Iterable[str] = ()
+    root: DriverRoot,
+    arch: str,
+    *,
+    version: str = "",
+    compat32: bool = False,
+    loader_paths: Iterable[str] = (),
 ) -> Search:
-    """List every file that could be a library of the driver."""
+    """List every file that could be a library of the driver.
+
+    Args:
+        version: the driver's, by which libraries are recognised whose names are not known.
+    """
+    ending = f".so.{version}" if version else ".so.?"
     finder = _Finder(root)
     note = ""
     known = known_libraries()
@@ -104,7 +114,7 @@ def search_libraries(
                 continue
             seen.add(place)
             for name in root.names(sub):
-                if ".so." in name and name.startswith(_PREFIXES):
+                if ".so." in name and (name.startswith(_PREFIXES) or name.endswith(ending)):
                     finder.add(sub, name)
     return Search(tuple(finder.found.values()), note)
 

@@ -21,6 +21,7 @@ from tests.roots.driver import (
     one_gpu,
     uuid_of,
 )
+from tests.roots.fabric import verbs_device
 
 
 def plan(
@@ -180,6 +181,14 @@ def test_gated_devices(tmp_path: Path) -> None:
         targets(open_)
     )
     assert "/etc/cufile.json" in [bind.target for bind in open_.binds]
+
+
+def test_the_fabric_comes_along_if_asked_for(tmp_path: Path) -> None:
+    driver = full_driver(tmp_path)
+    verbs_device(driver, 0, "0000:1a:00.0")
+    assert "/dev/infiniband/uverbs0" not in targets(plan(driver.root, "all"))
+    given = plan(driver.root, "all", {"NVIDIA_MOFED": "enabled"})
+    assert "/dev/infiniband/uverbs0" in targets(given)
 
 
 def test_mps_needs_the_hosts_ipc_namespace(tmp_path: Path) -> None:
