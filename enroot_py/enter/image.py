@@ -24,6 +24,16 @@ if TYPE_CHECKING:
 PROGRAM = "squashfuse"
 """What serves images; its sibling squashfuse_ll cannot give the files an owner (-o uid, gid)."""
 
+# An image does not change while it is mounted: names, attributes and contents that the kernel knows
+# stay valid. By default it would ask again after a second, and read a file anew whenever opened.
+_CACHING = "kernel_cache,entry_timeout=86400,attr_timeout=86400,negative_timeout=86400"
+# squashfuse takes and gives back a decompressor and a block's memory for every block. Left to
+# itself glibc returns them to the kernel each time, which costs half as much as decompressing.
+_MEMORY = {
+    "MALLOC_TRIM_THRESHOLD_": "67108864",
+    "MALLOC_TOP_PAD_": "16777216",
+    "MALLOC_MMAP_THRESHOLD_": "67108864",
+}
 _FUSE = "/dev/fuse"
 _MESSAGE_LIMIT = 2000
 
@@ -42,23 +52,28 @@ def find_server(environment: Mapping[str, str]) -> str:
 class ImageServer:
     """A child process that waits to become the server of one image.
 
-    Create it before the namespaces are entered; `mount` once they are. If neither happens, the
-    child ends with this process.
+    Create it before the namespaces are entered, `attach` it once they are. Until then the child
+    ends with this process.
     """
 
-    def __init__(self, program: str, image: str, *, uid: int, gid: int) -> None:
+    def __init__(
+        self, program: str, image: str, environment: Mapping[str, str], *, uid: int, gid: int
+    ) -> None:
         """Fork the child.
 
         Args:
             program: what `find_server` returned.
             image: absolute host path of the image.
+            environment: the host's variables, for the program.
             uid, gid: who owns the image's files, in the terms of the container.
         """
         import _socket
 
         self.program = program
         self.image = image
+        self._environment = environment
         self._uid, self._gid = uid, gid
+        self._target = ""
         kind = _socket.SOCK_SEQPACKET | _socket.SOCK_CLOEXEC
         self._socket, other = _socket.socketpair(_socket.AF_UNIX, kind, 0)
         self._messages = os.memfd_create("squashfuse", os.MFD_CLOEXEC)
@@ -85,8 +100,9 @@ class ImageServer:
             if int(name) > 3:
                 _close_quietly(int(name))
         os.chdir("/")
-        owner = f"uid={self._uid},gid={self._gid}"
-        os.execv(self.program, [self.program, "-f", "-o", owner, self.image, "/dev/fd/3"])
+        options = f"uid={self._uid},gid={self._gid},{_CACHING}"
+        words = [self.program, "-f", "-o", options, self.image, "/dev/fd/3"]
+        os.execve(self.program, words, {**self._environment, **_MEMORY})
 
     def reap(self) -> None:
         """Wait for the intermediate child; to be called by hand before this process forks."""
@@ -94,12 +110,11 @@ class ImageServer:
             os.waitpid(self._pid, 0)
             self._pid = 0
 
-    def mount(self, kernel: Kernel, target: str) -> None:
-        """Mount the image at `target`, an absolute path.
+    def attach(self, kernel: Kernel, target: str) -> None:
+        """Mount the image at `target`, an absolute path, and let the server start.
 
         Raises:
             KernelError: if the kernel refuses.
-            UnsupportedError: with the server's own words, if it cannot serve.
         """
         # The kernel wants whoever opened the device and whoever mounts it in one user namespace.
         fd = os.open(_FUSE, os.O_RDWR | os.O_CLOEXEC)
@@ -115,10 +130,18 @@ class ImageServer:
             _send_descriptor(self._socket, fd)
         finally:
             os.close(fd)
-        self._socket.close()
+            self._socket.close()
+        self._target = target
+
+    def wait_until_ready(self) -> None:
+        """Wait until the server answers.
+
+        Raises:
+            UnsupportedError: with the server's own words, if it cannot serve.
+        """
         self.reap()
         try:
-            os.stat(target)
+            os.stat(self._target)
         except OSError as error:
             text = os.pread(self._messages, _MESSAGE_LIMIT, 0).decode("utf-8", "replace")
             last = text.strip().rpartition("\n")[2] or os.strerror(error.errno or 0)

@@ -182,7 +182,7 @@ def _is_on(settings: dict[str, str], name: str) -> bool:
 
 
 def _default_path(settings: dict[str, str], uid: int) -> str:
-    path = settings.get("ENV_SUPATH" if uid == 0 else "ENV_PATH", "").removeprefix("PATH=")
+    path = _value(settings.get("ENV_SUPATH" if uid == 0 else "ENV_PATH", ""), "PATH=")
     return path or (_ROOT_PATH if uid == 0 else _USER_PATH)
 
 
@@ -204,7 +204,7 @@ def _mailbox(settings: dict[str, str], environ: dict[str, str], user: User | Non
 def _timezone(zone: str) -> str:
     if zone.startswith("/"):
         zone = _read_text(zone).partition("\n")[0]
-    return zone.removeprefix("TZ=")
+    return _value(zone, "TZ=")
 
 
 def _set_umask(settings: dict[str, str], user: User | None) -> None:
@@ -272,3 +272,8 @@ def show_file(path: str) -> None:
             data = data[os.write(1, data) :]
     except OSError:
         pass
+
+
+def _value(text: str, name: str) -> str:
+    """Return what is behind `name`, where a setting is written as an assignment."""
+    return text[len(name) :] if text.startswith(name) else text

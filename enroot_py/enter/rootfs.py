@@ -11,7 +11,7 @@ import stat
 
 from enroot_py import log
 from enroot_py.enter.mounts import Mounter
-from enroot_py.errors import KernelError, StoreError, UnsupportedError
+from enroot_py.errors import EnrootError, KernelError, StoreError, UnsupportedError
 from enroot_py.linux.kernel import MNT_DETACH, Kernel
 from enroot_py.linux.path import resolve
 from enroot_py.plan.fstab import Mount
@@ -50,68 +50,82 @@ def make_workdir(path: str, euid: int) -> None:
         )
 
 
-def mount_rootfs(
-    kernel: Kernel,
-    plan: StartPlan,
-    *,
-    server: ImageServer | None,
-    unpack: Callable[[], str],
-) -> Mounter:
-    """Mount the working folder's tmpfs and the rootfs.
-
-    Args:
-        kernel: the way to system calls.
-        plan: says what and where.
-        server: serves the image, where that is how it is mounted.
-        unpack: returns a folder with the image's files, for where nothing serves it.
-
-    Returns:
-        The mounted rootfs, for mounts beneath it; to be closed by the caller.
+class RootfsMount:
+    """A rootfs being mounted, in two steps: an image's server starts with the first one, and takes
+    a few milliseconds in which there is something better to do than to wait.
     """
-    locked = plan.namespaces.user
-    source = plan.rootfs
-    if source.is_image or source.borrowed:
-        # Opened before the tmpfs may hide it.
-        name = source.path
-        if server is None and source.is_image:
-            name = unpack()
-        lower_fd = -1 if server else _open_folder(name)
-        _mount_workdir(kernel, plan.workdir)
-        stack = plan.mounted_rootfs
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        plan: StartPlan,
+        *,
+        server: ImageServer | None,
+        unpack: Callable[[], str],
+    ) -> None:
+        """Prepare to mount what a plan says.
+
+        Args:
+            kernel: the way to system calls.
+            plan: says what and where.
+            server: serves the image, where that is how it is mounted.
+            unpack: returns a folder with the image's files, for where nothing serves it.
+        """
+        self._kernel = kernel
+        self._plan = plan
+        self._server = server
+        self._unpack = unpack
+        self._lower = plan.rootfs.path
+        self._lower_fd = -1
+
+    def begin(self) -> None:
+        """Mount the working folder's tmpfs and, in it, the image by its server."""
+        source = self._plan.rootfs
+        if source.is_image and self._server is None:
+            self._lower = self._unpack()
+        if source.borrowed or (source.is_image and self._server is None):
+            self._lower_fd = _open_folder(self._lower)  # before the tmpfs may hide it
+        self._kernel.mount("tmpfs", self._plan.workdir, "tmpfs", _SAFE, "mode=700")
+        if not source.is_image and not source.borrowed:
+            return
+        stack = self._plan.mounted_rootfs
         for folder in (stack, f"{stack}/lower", f"{stack}/upper", f"{stack}/work"):
             os.mkdir(folder, 0o700)
-        if server is not None and not _serve(kernel, server, f"{stack}/lower"):
-            name = unpack()
-            lower_fd = _open_folder(name)
-        if lower_fd >= 0:
-            kernel.mount(f"/proc/self/fd/{lower_fd}", f"{stack}/lower", "", MS_BIND | MS_REC)
-            os.close(lower_fd)
-        _mount_overlay(kernel, stack, name, userxattr=locked)
-        return Mounter(kernel, stack, locked=locked)
-    _mount_workdir(kernel, plan.workdir)
-    return _mount_folder(kernel, source.path, locked=locked)
+        if self._server is not None:
+            try:
+                self._server.attach(self._kernel, f"{stack}/lower")
+            except KernelError as error:
+                self._give_up(error)
+
+    def finish(self) -> Mounter:
+        """Mount the rootfs; return it for mounts beneath it, to be closed by the caller."""
+        kernel, plan = self._kernel, self._plan
+        if not plan.rootfs.is_image and not plan.rootfs.borrowed:
+            return _mount_folder(kernel, plan.rootfs.path, locked=plan.namespaces.user)
+        stack = plan.mounted_rootfs
+        if self._server is not None:
+            try:
+                self._server.wait_until_ready()
+            except UnsupportedError as error:
+                kernel.umount(f"{stack}/lower", MNT_DETACH)
+                self._give_up(error)
+        if self._server is None:
+            source = f"/proc/self/fd/{self._lower_fd}"
+            kernel.mount(source, f"{stack}/lower", "", MS_BIND | MS_REC)
+            os.close(self._lower_fd)
+        _mount_overlay(kernel, stack, self._lower, userxattr=plan.namespaces.user)
+        return Mounter(kernel, stack, locked=plan.namespaces.user)
+
+    def _give_up(self, error: EnrootError) -> None:
+        """Go on without the server."""
+        log.warn(f"{error}; unpacking the image instead")
+        self._server = None
+        self._lower = self._unpack()
+        self._lower_fd = _open_folder(self._lower)
 
 
 def _open_folder(path: str) -> int:
     return os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-
-
-def _mount_workdir(kernel: Kernel, path: str) -> None:
-    kernel.mount("tmpfs", path, "tmpfs", _SAFE, "mode=700")
-
-
-def _serve(kernel: Kernel, server: ImageServer, target: str) -> bool:
-    """Mount an image through its server; False, with a warning, if that does not work here."""
-    try:
-        server.mount(kernel, target)
-        return True
-    except (KernelError, UnsupportedError) as error:
-        log.warn(f"{error}; unpacking the image instead")
-    try:
-        kernel.umount(target, MNT_DETACH)
-    except KernelError:
-        pass  # it was never mounted
-    return False
 
 
 def _mount_folder(kernel: Kernel, path: str, *, locked: bool) -> Mounter:

@@ -81,12 +81,13 @@ def prepare_image(plan: StartPlan) -> tuple[ImageServer | None, Callable[[], str
 
     if not plan.rootfs.is_image:
         return None, unpack
-    program = find_server(plan.settings.environment)
+    environment = plan.settings.environment
+    program = find_server(environment)
     if not program:
         unpack()
         return None, unpack
     inside = plan.namespaces
-    server = ImageServer(program, plan.rootfs.path, uid=inside.uid, gid=inside.gid)
+    server = ImageServer(program, plan.rootfs.path, environment, uid=inside.uid, gid=inside.gid)
     if inside.pid:
         server.reap()
     return server, unpack
