@@ -18,12 +18,14 @@ from enroot_py.operations.doctor.folders import (
     examine_folders,
     examine_hooks,
 )
+from enroot_py.operations.doctor.gpus import examine_gpus
 from enroot_py.operations.doctor.kernel import SWITCHES, examine_kernel
 from enroot_py.operations.doctor.probe import STEPS, Attempt, try_steps
 from enroot_py.operations.doctor.registries import examine_registries
 from enroot_py.settings import Settings, load_settings
 from tests.cli.command import ENROOT, Command
 from tests.registry.fake_registry import BasicAuth, FakeRegistry
+from tests.roots.driver import eight_gpus, full_driver, make_nodes
 
 OK, NOTE, FAULT = Status.OK, Status.NOTE, Status.FAULT
 USERNS = "user namespaces"
@@ -198,6 +200,26 @@ def test_what_others_can_change_is_not_to_be_run(enroot: Command) -> None:
     assert examine_configuration(settings_of(enroot)).status is FAULT
     conf.chmod(0o644)
     assert examine_configuration(settings_of(enroot)).text == str(conf)
+
+
+def test_without_a_driver_nothing_is_said_of_gpus(enroot: Command) -> None:
+    (enroot.root / "empty").mkdir()
+    assert examine_gpus(settings_of(enroot, ENROOT_GPU_ROOT=f"{enroot.root}/empty")) == []
+
+
+def test_gpus_that_may_not_be_used_are_noted(enroot: Command) -> None:
+    """The nodes of this driver are ordinary files, so none can be used."""
+    full_driver(enroot.root / "driver", eight_gpus())
+    (found,) = examine_gpus(settings_of(enroot, ENROOT_GPU_ROOT=f"{enroot.root}/driver"))
+    assert found.subject == "GPUs" and "NVIDIA driver " in found.text
+    assert found.status is (OK if "8 of 8" in found.text or "0 of 0" in found.text else NOTE)
+
+
+@pytest.mark.root
+def test_gpus_that_may_be_used_are_counted(enroot: Command) -> None:
+    make_nodes(full_driver(enroot.root / "driver", eight_gpus()))
+    (found,) = examine_gpus(settings_of(enroot, ENROOT_GPU_ROOT=f"{enroot.root}/driver"))
+    assert found.status is OK and found.text.endswith("8 of 8 GPUs may be used here")
 
 
 def test_registries_are_asked(enroot: Command) -> None:

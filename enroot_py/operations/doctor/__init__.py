@@ -18,6 +18,7 @@ from enroot_py.operations.doctor.folders import (
     examine_folders,
     examine_hooks,
 )
+from enroot_py.operations.doctor.gpus import examine_gpus
 from enroot_py.operations.doctor.kernel import (
     examine_kernel,
     examine_programs,
@@ -47,6 +48,7 @@ def doctor(*, registries: Sequence[str] = (), offline: bool = False) -> tuple[Fi
     attempts = try_steps(keep_user_namespace=keep)
     findings += examine_kernel(attempts, read_switches(), read_fuse_mode())
     findings += examine_programs(settings.native_overlayfs)
+    findings += examine_gpus(settings)
     findings.append(examine_configuration(settings))
     findings += examine_folders(settings)
     findings += examine_hooks(settings)
