@@ -186,6 +186,10 @@ def _default_path(settings: dict[str, str], uid: int) -> str:
     return path or (_ROOT_PATH if uid == 0 else _USER_PATH)
 
 
+def _without(prefix: str, text: str) -> str:
+    return text[len(prefix) :] if text.startswith(prefix) else text
+
+
 def _mailbox(settings: dict[str, str], environ: dict[str, str], user: User | None) -> str:
     if not _is_on(settings, "MAIL_CHECK_ENAB"):
         return ""
