@@ -1,0 +1,331 @@
+"""A Slurm of four nodes on this machine, out of Debian's packages, for an ordinary user.
+
+Started and stopped by root (the fixture in conftest.py). Every node is a slurmd in a mount
+namespace of its own, with its own /tmp, its own /etc/enroot and its own folder at `local`, so that
+nodes do not share containers or caches; `shared` is what they share, as a cluster's file system.
+
+All files are in one folder below /var/tmp, which is removed at the end.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+NODES = 4
+CPUS = 8
+_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
+
+_SLURM_CONF = """\
+ClusterName=rig
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={ctld_port}
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+CredType=cred/munge
+AuthInfo=socket={base}/munge/socket
+StateSaveLocation={base}/state
+SlurmdSpoolDir={base}/spool/%n
+SlurmctldPidFile={base}/slurmctld.pid
+SlurmdPidFile={base}/slurmd.%n.pid
+SlurmctldLogFile={base}/log/slurmctld.log
+SlurmdLogFile={base}/log/slurmd.%n.log
+SlurmdDebug=verbose
+PlugStackConfig={base}/plugstack.conf
+ProctrackType={proctrack}
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+SlurmdParameters=config_overrides
+SchedulerParameters=batch_sched_delay=0,sched_interval=2,sched_min_interval=0
+ReturnToService=2
+KillWait=3
+CompleteWait=0
+MinJobAge=60
+MpiDefault=none
+TreeWidth=16
+MaxArraySize=1001
+NodeName=node[1-{nodes}] NodeHostname={host} NodeAddr=127.0.0.1 Port=[{first_port}-{last_port}] \
+CPUs={cpus} RealMemory=4000
+PartitionName=all Nodes=node[1-{nodes}] Default=YES MaxTime=INFINITE OverSubscribe=YES
+"""
+
+_CGROUP_CONF = "CgroupAutomount=no\nConstrainCores=no\nConstrainRAMSpace=no\n"
+
+_ENROOT_CONF = """\
+ENROOT_RUNTIME_PATH {base}/local/run-${{USER}}
+ENROOT_DATA_PATH {base}/local/data-${{USER}}
+ENROOT_CACHE_PATH {base}/local/cache-${{USER}}
+ENROOT_TEMP_PATH {base}/local/tmp
+ENROOT_ALLOW_HTTP yes
+"""
+
+_NODE = """\
+set -e
+mount --bind {base}/{node} {base}/local
+mount -t tmpfs -o mode=1777 tmpfs /tmp
+mount -t tmpfs tmpfs {base}/overlay
+mkdir {base}/overlay/upper {base}/overlay/work
+mount -t overlay -o lowerdir=/etc,upperdir={base}/overlay/upper,workdir={base}/overlay/work etc /etc
+rm -rf /etc/enroot
+mkdir /etc/enroot
+cp {base}/enroot.conf /etc/enroot/enroot.conf
+cp -r {base}/hooks.d /etc/enroot/hooks.d
+exec slurmd -D -N {node} -f {base}/slurm.conf
+"""
+
+
+class Rig:
+    """The running cluster.
+
+    Attributes:
+        base: the folder that everything is in.
+        shared: a folder that the user can write to and that all nodes see.
+        user: the ordinary user that the tests act as.
+        programs: the folder of the installed commands.
+    """
+
+    def __init__(self) -> None:
+        self.base = Path(tempfile.mkdtemp(prefix="pyxis-rig-", dir="/var/tmp"))
+        self.base.chmod(0o755)
+        self.shared = self.base / "shared"
+        self.user = _find_user()
+        self.programs = Path(sys.executable).parent
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._proctrack = _choose_proctrack()
+
+    def node(self, number: int) -> Path:
+        """The folder that node `number`, counted from 1, has at `local`."""
+        return self.base / f"node{number}"
+
+    def start(self) -> None:
+        """Start munged, slurmctld and the slurmds; return once the nodes are idle."""
+        self._write_files()
+        self._start_munge()
+        environ = {"PATH": _PATH, "SLURM_CONF": str(self.base / "slurm.conf")}
+        self._spawn(["slurmctld", "-D", "-f", str(self.base / "slurm.conf")], environ)
+        for number in range(1, NODES + 1):
+            script = _NODE.format(base=self.base, node=f"node{number}")
+            self._spawn(["unshare", "-m", "--propagation", "private", "sh", "-c", script], environ)
+        self._wait_for_nodes()
+
+    def _write_files(self) -> None:
+        uid, gid = self.user.pw_uid, self.user.pw_gid
+        for name in ("state", "log", "local", "overlay", "shared", "hooks.d"):
+            (self.base / name).mkdir()
+        for number in range(1, NODES + 1):
+            (self.base / "spool" / f"node{number}").mkdir(parents=True)
+            folder = self.node(number)
+            folder.mkdir()
+            folder.chmod(0o1777)
+            (folder / "tmp").mkdir()
+            (folder / "tmp").chmod(0o1777)
+        os.chown(self.shared, uid, gid)
+        port = _free_ports(NODES + 1)
+        text = _SLURM_CONF.format(
+            base=self.base, host=socket.gethostname(), ctld_port=port, nodes=NODES, cpus=CPUS,
+            first_port=port + 1, last_port=port + NODES, proctrack=self._proctrack,
+        )  # fmt: skip
+        (self.base / "slurm.conf").write_text(text)
+        (self.base / "cgroup.conf").write_text(_CGROUP_CONF)
+        (self.base / "plugstack.conf").write_text("")
+        (self.base / "enroot.conf").write_text(_ENROOT_CONF.format(base=self.base))
+
+    def _start_munge(self) -> None:
+        folder = self.base / "munge"
+        folder.mkdir()
+        (folder / "key").write_bytes(os.urandom(128))
+        (folder / "key").chmod(0o600)
+        for path in (folder, folder / "key"):
+            shutil.chown(path, "munge", "munge")
+        self._spawn(
+            [
+                "setpriv", "--reuid=munge", "--regid=munge", "--clear-groups",
+                "munged", "--foreground", "--force", f"--key-file={folder}/key",
+                f"--socket={folder}/socket", f"--pid-file={folder}/pid",
+                f"--seed-file={folder}/seed", f"--log-file={folder}/log",
+            ],
+            {"PATH": _PATH},
+        )  # fmt: skip
+        _wait_until(lambda: (folder / "socket").exists(), "munged")
+
+    def _spawn(self, command: list[str], environ: dict[str, str]) -> None:
+        log = self.base / "log" / f"{len(self._processes)}.out"
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                command, env=environ, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+                cwd="/", start_new_session=True,
+            )  # fmt: skip
+        self._processes.append(process)
+
+    def _wait_for_nodes(self) -> None:
+        def ready() -> bool:
+            done = self.run("sinfo", "-h", "-o", "%D %t")
+            return done.stdout.strip() == f"{NODES} idle"
+
+        try:
+            _wait_until(ready, "the nodes")
+        except TimeoutError as error:
+            logs = "".join(path.read_text()[-1500:] for path in (self.base / "log").iterdir())
+            raise TimeoutError(f"{error}\n{logs}") from error
+
+    def stop(self) -> None:
+        """End every job and every daemon, and remove the folder."""
+        self.run("scancel", "--user", self.user.pw_name)
+        for process in reversed(self._processes):
+            process.send_signal(signal.SIGTERM)
+        for process in reversed(self._processes):
+            try:
+                process.wait(timeout=10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        self._remove_cgroups()
+        shutil.rmtree(self.base, ignore_errors=True)
+
+    def _remove_cgroups(self) -> None:
+        for number in range(1, NODES + 1):
+            for top in Path("/sys/fs/cgroup").glob(f"*/slurm_node{number}"):
+                for folder, _, _ in os.walk(top, topdown=False):
+                    try:
+                        os.rmdir(folder)
+                    except OSError:
+                        pass  # a process that is just ending
+
+    def run(
+        self,
+        *words: str,
+        timeout: float = 90,
+        stdin: str = "",
+        cwd: Path | None = None,
+        **environ: str,
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command as the user and return what it printed; never raises for its status."""
+        return subprocess.run(
+            self.as_user(words), env=self.environ(**environ), cwd=cwd or self.shared, input=stdin,
+            capture_output=True, text=True, errors="replace", timeout=timeout, check=False,
+        )  # fmt: skip
+
+    def popen(self, *words: str, **environ: str) -> subprocess.Popen[str]:
+        """Start a command as the user."""
+        return subprocess.Popen(
+            self.as_user(words), env=self.environ(**environ), cwd=self.shared, text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+
+    def as_user(self, words: tuple[str, ...]) -> list[str]:
+        """The words that run a command as the ordinary user."""
+        uid, gid = self.user.pw_uid, self.user.pw_gid
+        return ["setpriv", f"--reuid={uid}", f"--regid={gid}", "--init-groups", "--", *words]
+
+    def environ(self, **more: str) -> dict[str, str]:
+        """The environment of a user who has logged in to the cluster."""
+        return {
+            "HOME": self.user.pw_dir,
+            "USER": self.user.pw_name,
+            "LOGNAME": self.user.pw_name,
+            "SHELL": "/bin/sh",
+            "LANG": "C.UTF-8",
+            "PATH": f"{self.programs}:{_PATH}",
+            "SLURM_CONF": str(self.base / "slurm.conf"),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            **more,
+        }
+
+    def wait_for_job(self, job: str, *, timeout: float = 60) -> str:
+        """Wait until a job has ended and its nodes are free; return its state."""
+
+        def state() -> str:
+            done = self.run("scontrol", "-o", "show", "job", job)
+            words = [word for word in done.stdout.split() if word.startswith("JobState=")]
+            return words[-1].partition("=")[2] if words else "GONE"
+
+        _wait_until(
+            lambda: state() not in ("PENDING", "RUNNING", "COMPLETING", "CONFIGURING"),
+            f"job {job}",
+            timeout=timeout,
+        )
+        return state()
+
+    @contextmanager
+    def plugstack(self, text: str) -> Iterator[None]:
+        """Have SPANK plugins for as long as the `with` block lasts (slurmd itself excepted)."""
+        path = self.base / "plugstack.conf"
+        before = path.read_text()
+        path.write_text(text)
+        try:
+            yield
+        finally:
+            path.write_text(before)
+
+    def remains(self) -> list[str]:
+        """What containers have left behind on any node: files, processes, mounts."""
+        left = []
+        for number in range(1, NODES + 1):
+            folder = self.node(number)
+            for pattern in ("data-*/*", "pyxis/*/[0-9]*", "tmp/*", "run-*/*"):
+                left += [str(path) for path in folder.glob(pattern)]
+        left += _container_processes(self.user.pw_uid)
+        return left
+
+
+def _find_user() -> pwd.struct_passwd:
+    """The user that prepare.sh has made, or the one who is named."""
+    return pwd.getpwnam(os.environ.get("PYXIS_TEST_USER", "pyxis-test"))
+
+
+def _choose_proctrack() -> str:
+    # Slurm 22.05 starts on cgroup2 with systemd only; on cgroup1 its own tracking is the usual one.
+    freezer = Path("/sys/fs/cgroup/freezer/tasks")
+    return "proctrack/cgroup" if freezer.exists() else "proctrack/linuxproc"
+
+
+def _free_ports(count: int) -> int:
+    """Return the first of `count` adjacent ports that nobody listens on."""
+    for first in range(20000 + os.getpid() % 10000, 60000, count):
+        with ExitStack() as stack:
+            try:
+                for port in range(first, first + count):
+                    probe = stack.enter_context(socket.socket())
+                    probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return first
+    raise RuntimeError("no free ports")
+
+
+def _wait_until(condition, what: str, *, timeout: float = 60) -> None:  # type: ignore[no-untyped-def]
+    deadline = time.monotonic() + timeout
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"waited {timeout:g} s for {what}")
+        time.sleep(0.05)
+
+
+def _container_processes(uid: int) -> list[str]:
+    """Living processes of a user whose user namespace is not this one's."""
+    own = os.stat("/proc/self/ns/user").st_ino
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            if os.stat(f"/proc/{name}").st_uid != uid:
+                continue
+            if os.stat(f"/proc/{name}/ns/user").st_ino != own:
+                words = Path(f"/proc/{name}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+                found.append(f"process {name}: {words}")
+        except OSError:
+            continue
+    return found
