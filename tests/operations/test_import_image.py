@@ -274,6 +274,18 @@ def test_times_of_images(text: str, seconds: int) -> None:
     assert parse_time(text) == seconds
 
 
+def test_a_missing_mksquashfs_is_named_before_anything_is_downloaded(
+    registry: FakeRegistry, place: Workplace
+) -> None:
+    registry.images.image("t/one", "1", LAYERS)
+    options = "-comp lzo -Xalgorithm lzo1x_1"
+    done = place.run("import", uri(registry), PATH=str(place.temp), ENROOT_SQUASH_OPTIONS=options)
+    assert done.returncode == 1
+    assert "only mksquashfs can do (-Xalgorithm)" in done.stderr
+    assert len(paths(registry, "blobs")) == 1  # the config, a few hundred bytes
+    assert os.listdir(place.out) == []
+
+
 def test_mixed_media_types_and_docker_manifests(registry: FakeRegistry, place: Workplace) -> None:
     layers = [
         Layer([file("a", "gzip")], "gzip", "application/vnd.docker.image.rootfs.diff.tar.zstd"),
