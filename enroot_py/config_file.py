@@ -33,7 +33,7 @@ def parse_config(text: str) -> list[tuple[str, str]]:
     """
     pairs = []
     for line in text.split("\n"):
-        stripped = line.removesuffix("\r").strip(" \t")
+        stripped = (line[:-1] if line.endswith("\r") else line).strip(" \t")
         end = 0
         while end < len(stripped) and stripped[end] in _NAME:
             end += 1

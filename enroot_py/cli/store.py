@@ -72,7 +72,7 @@ def digest(arguments: Arguments) -> int:
 
 def bundle(arguments: Arguments) -> int:
     """`enroot bundle`: make a program out of an image."""
-    from enroot_py.operations.bundle import bundle as run
+    from enroot_py.operations.bundle.write import bundle as run
 
     run(
         arguments.operands[0],

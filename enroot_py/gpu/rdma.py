@@ -129,6 +129,18 @@ def plan_rdma(
         chosen = usable
     else:
         chosen = tuple(dict.fromkeys(_find(word, variable, devices) for word in words))
+    subset = len(chosen) < len(usable)
+    return Injection(
+        devices=tuple(_nodes(chosen, variable, root, real_root=real_root)),
+        hidden=_hidden(devices, chosen) if subset else (),
+        sysfs_classes=_classes(chosen, root) if subset else (),
+        warnings=_memlock_warning(memlock) if chosen else (),
+    )
+
+
+def _nodes(
+    chosen: tuple[RdmaDevice, ...], variable: str, root: DriverRoot, *, real_root: bool
+) -> list[Device]:
     nodes = [
         Device(device.node.source, device.node.path, f"{device.name} ({variable})")
         for device in chosen
@@ -139,13 +151,7 @@ def plan_rdma(
         nodes.append(Device(connection.source, connection.path, "connection manager", False))
     if real_root:
         nodes += [Device(n.source, n.path, d.name, False) for d in chosen for n in d.management]
-    subset = len(chosen) < len(usable)
-    return Injection(
-        devices=tuple(nodes),
-        hidden=_hidden(devices, chosen) if subset else (),
-        sysfs_classes=_classes(chosen, root) if subset else (),
-        warnings=_memlock_warning(memlock) if chosen else (),
-    )
+    return nodes
 
 
 def _find(word: str, variable: str, devices: tuple[RdmaDevice, ...]) -> RdmaDevice:

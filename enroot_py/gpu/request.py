@@ -24,6 +24,7 @@ else:
 
 VISIBLE = "NVIDIA_VISIBLE_DEVICES"
 _GATES = {"GDS": "gds", "GDRCOPY": "gdrcopy", "MOFED": "mofed", "NVSWITCH": "nvswitch"}
+_MIG_KINDS = ("CONFIG", "MONITOR")
 _LEGACY = "the image's CUDA_VERSION"
 _MAX_CHANNEL = (1 << 20) - 1
 
@@ -156,25 +157,9 @@ def read_request(
     """
     merged = _merge(launcher, container)
     text, origin, explicit = _device_text(launcher, container, options, gpus)
-    wanted = parse_device_list(text)
-    warnings: list[str] = []
-    cdi = wanted.cdi
-    if cdi and not explicit:
-        warnings.append(
-            f"cdi: {', '.join(cdi)} in the container's {VISIBLE} is not taken from there; "
-            "name it with --device"
-        )
-        cdi = ()
+    wanted, cdi, warnings = _devices(parse_device_list(text), devices, explicit)
     legacy = origin == _LEGACY
     text_of_caps = merged.get("NVIDIA_DRIVER_CAPABILITIES", "all" if legacy else "")
-    disabled = requirements_disabled(merged.get("NVIDIA_DISABLE_REQUIRE", ""))
-    if cdi and not wanted.everything and not wanted.items:
-        wanted = NOTHING  # nothing but CDI names: the native injection has nothing to do
-    if not explicit and any(name.startswith("nvidia.com/gpu=") for name in devices):
-        wanted = NOTHING  # whoever names GPUs by CDI does not want those that the image asks for
-    requirements = () if disabled else requirement_variables(merged)
-    if legacy and not disabled:
-        requirements += (("CUDA_VERSION", _legacy_requirement(container["CUDA_VERSION"])),)
     return GpuRequest(
         devices=wanted,
         origin=origin,
@@ -182,21 +167,46 @@ def read_request(
         explicit=explicit,
         capabilities=parse_capabilities(text_of_caps),
         capabilities_text=text_of_caps,
-        requirements=requirements,
+        requirements=_requirements(merged, container.get("CUDA_VERSION", "") if legacy else ""),
         mig_config=_only_all(merged, "NVIDIA_MIG_CONFIG_DEVICES"),
         mig_monitor=_only_all(merged, "NVIDIA_MIG_MONITOR_DEVICES"),
-        mig_explicit=any(
-            f"NVIDIA_MIG_{kind}_DEVICES" in launcher for kind in ("CONFIG", "MONITOR")
-        ),
+        mig_explicit=any(f"NVIDIA_MIG_{kind}_DEVICES" in launcher for kind in _MIG_KINDS),
         imex=parse_channels(merged.get("NVIDIA_IMEX_CHANNELS", "")),
         gates=frozenset(
             gate
             for name, gate in _GATES.items()
             if merged.get(f"NVIDIA_{name}", "").strip().lower() == "enabled"
         ),
-        cdi=tuple(dict.fromkeys((*devices, *cdi))),
-        warnings=tuple(warnings),
+        cdi=cdi,
+        warnings=warnings,
     )
+
+
+def _devices(
+    wanted: DeviceList, named: tuple[str, ...], explicit: bool
+) -> tuple[DeviceList, tuple[str, ...], tuple[str, ...]]:
+    """Tell CDI names from others: returns the native list, the CDI names, and warnings."""
+    cdi = wanted.cdi
+    warnings: tuple[str, ...] = ()
+    if cdi and not explicit:
+        refused = (
+            f"cdi: {', '.join(cdi)} in the container's {VISIBLE} is not taken from there; "
+            "name it with --device"
+        )
+        cdi, warnings = (), (refused,)
+    if cdi and not wanted.everything and not wanted.items:
+        wanted = NOTHING  # nothing but CDI names: the native injection has nothing to do
+    if not explicit and any(name.startswith("nvidia.com/gpu=") for name in named):
+        wanted = NOTHING  # whoever names GPUs by CDI does not want those that the image asks for
+    return wanted, tuple(dict.fromkeys((*named, *cdi))), warnings
+
+
+def _requirements(merged: Mapping[str, str], legacy: str) -> tuple[tuple[str, str], ...]:
+    """Return what is to be checked; `legacy` is the CUDA version of an image of old, or ""."""
+    if requirements_disabled(merged.get("NVIDIA_DISABLE_REQUIRE", "")):
+        return ()
+    own = (("CUDA_VERSION", _legacy_requirement(legacy)),) if legacy else ()
+    return requirement_variables(merged) + own
 
 
 def parse_channels(text: str) -> frozenset[int] | None:

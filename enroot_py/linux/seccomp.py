@@ -73,8 +73,10 @@ _ALLOW, _FAIL = 0x7FFF0000, 0x00050000
 _NUMBER_AT, _ARCH_AT, _FIRST_AT, _SECOND_AT = 0, 4, 16, 24  # struct seccomp_data
 _EPERM = 1
 
-_Instruction = tuple[int, int, str, str]
-"""(code, operand, label where equal, label where not); "" is the next instruction."""
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    _Instruction = tuple[int, int, str, str]
+    """(code, operand, label where equal, label where not); "" is the next instruction."""
 
 
 def filter_program(machine: str) -> bytes:

@@ -27,7 +27,7 @@ else:
 _WORD, _RAW, _OPERATOR = "word", "raw", "operator"
 _ARGUMENTS = (_RAW, '"$@"')
 _ESCAPES = {"a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "n": "\n", "r": "\r"}
-_ESCAPES |= {"t": "\t", "v": "\v", "\\": "\\", "'": "'", '"': '"', "?": "?"}
+_ESCAPES.update({"t": "\t", "v": "\v", "\\": "\\", "'": "'", '"': '"', "?": "?"})
 _DIGITS = {"x": (16, 2), "u": (16, 4), "U": (16, 8)}
 _READ_LOCAL = ["if [ -s /etc/rc.local ] ; then", ". /etc/rc.local", "fi"]
 _EXECUTE = ["if [ $# -gt 0 ] ; then", "exec", "else", "exec", "fi"]

@@ -144,29 +144,24 @@ def decide_compat(
         words = model.lower().replace("nvidia ", "", 1)
         if words.startswith(_CONSUMER):
             return CompatDecision(False, f"{model} does not support forward compatibility")
-    note = candidate.note
-    major = driver.partition(".")[0]
-    if note is not None and not driver:
-        if driver_cuda and note.cuda and compare_versions(note.cuda, driver_cuda) > 0:
-            return CompatDecision(
-                True, f"CUDA {note.cuda} is newer than the driver's {driver_cuda}"
-            )
-        return CompatDecision(False, "the driver's version is unknown")
     if not driver:
-        return CompatDecision(False, "the driver's version is unknown")
-    newer = compare_versions(candidate.version, driver) > 0
-    if note is not None:
-        if not major.isdigit() or int(major) not in note.drivers:
+        return _decide_by_cuda(candidate.note, driver_cuda)
+    major = driver.partition(".")[0]
+    if candidate.note is not None:
+        if not major.isdigit() or int(major) not in candidate.note.drivers:
             return CompatDecision(False, f"it does not list driver branch {major}")
-        if not newer:
-            return CompatDecision(
-                False, f"the driver {driver} is not older than {candidate.version}"
-            )
+        newer = compare_versions(candidate.version, driver) > 0
+    else:
+        newer = compare_versions(candidate.version.partition(".")[0], major) > 0
+    if newer:
         return CompatDecision(True, f"{candidate.version} is newer than the driver {driver}")
-    if compare_versions(candidate.version.partition(".")[0], major) > 0:
-        return CompatDecision(
-            True, f"branch of {candidate.version} is newer than the driver {driver}"
-        )
-    return CompatDecision(
-        False, f"the driver {driver} is not of an older branch than {candidate.version}"
-    )
+    older = "older" if candidate.note is not None else "of an older branch"
+    return CompatDecision(False, f"the driver {driver} is not {older} than {candidate.version}")
+
+
+def _decide_by_cuda(note: CompatNote | None, driver_cuda: str) -> CompatDecision:
+    if note is None or not note.cuda or not driver_cuda:
+        return CompatDecision(False, "the driver's version is unknown")
+    if compare_versions(note.cuda, driver_cuda) > 0:
+        return CompatDecision(True, f"CUDA {note.cuda} is newer than the driver's {driver_cuda}")
+    return CompatDecision(False, f"the driver's CUDA {driver_cuda} is not older than {note.cuda}")

@@ -23,18 +23,10 @@ def compat_injection(
     """
     if candidate.warning:
         return injection._replace(warnings=(*injection.warnings, candidate.warning))
+    if not candidate.version:
+        return injection
     if not decision.use:
-        notes = injection.notes
-        if candidate.version:
-            notes += (f"gpu: {candidate.folder} is not used: {decision.reason or 'switched off'}",)
-        warnings = injection.warnings
-        if candidate.version and _searched(candidate.folder, search_path):
-            warning = (
-                f"gpu: LD_LIBRARY_PATH has {candidate.folder}, whose libcuda {candidate.version} "
-                f"does not go with the driver {driver}: CUDA will fail with error 803"
-            )
-            warnings = (*warnings, warning)
-        return injection._replace(notes=notes, warnings=warnings)
+        return _left_out(injection, candidate, decision.reason, search_path, driver)
     replaced = {library.soname: library for library in candidate.libraries}
     replaced.pop("libnvidia-ml.so.1", None)
     libraries = [lib for lib in injection.libraries if lib.bits != 64 or lib.soname not in replaced]
@@ -47,6 +39,20 @@ def compat_injection(
         libraries.append(Library(library.source, soname, reason, tuple(names)))
     note = f"gpu: libcuda {candidate.version} of the image is used: {decision.reason}"
     return injection._replace(libraries=tuple(libraries), notes=(*injection.notes, note))
+
+
+def _left_out(
+    injection: Injection, candidate: CompatLibrary, reason: str, search_path: str, driver: str
+) -> Injection:
+    note = f"gpu: {candidate.folder} is not used: {reason or 'switched off'}"
+    warnings = injection.warnings
+    if _searched(candidate.folder, search_path):
+        warning = (
+            f"gpu: LD_LIBRARY_PATH has {candidate.folder}, whose libcuda {candidate.version} "
+            f"does not go with the driver {driver}: CUDA will fail with error 803"
+        )
+        warnings = (*warnings, warning)
+    return injection._replace(notes=(*injection.notes, note), warnings=warnings)
 
 
 def _searched(folder: str, search_path: str) -> bool:

@@ -17,6 +17,7 @@ from enroot_py.gpu.nvidia.catalogue import (
     wanted_libraries,
 )
 from enroot_py.gpu.nvidia.libraries import (
+    Wanted,
     choose_libraries,
     library_version,
     other_versions,
@@ -50,6 +51,25 @@ def find_files(
         environ: the launcher's environment, for its search paths.
         gates: groups of devices that were switched on (`gds`).
     """
+    found = _libraries(root, version, capabilities, arch, environ)
+    return found._replace(
+        programs=_programs(root, capabilities, environ),
+        configs=_configs(root, capabilities, found.version, environ),
+        firmware=_firmware(root, found.version) if capabilities else (),
+        sockets=_sockets(root) if "utility" in capabilities else (),
+        mps=_mps_folder(root, environ) if "compute" in capabilities else "",
+        gds=_gds_files(root) if "gds" in gates else (),
+    )
+
+
+def _libraries(
+    root: DriverRoot,
+    version: str,
+    capabilities: frozenset[str],
+    arch: str,
+    environ: Mapping[str, str],
+) -> DriverFiles:
+    """Find the shared objects, and what is to be said about them."""
     search = search_libraries(
         root,
         arch,
@@ -59,30 +79,13 @@ def find_files(
     )
     others = other_versions(search, version) if version else ()
     version = version or library_version(search)
-    wanted = wanted_libraries(capabilities)
     unknown = "compute" in library_capabilities(capabilities)
+    wanted = Wanted(version, wanted_libraries(capabilities), unknown, arch)
     elves: dict[str, ElfObject | None] = {}
-    libraries, noexec = choose_libraries(
-        search, elves, version=version, wanted=wanted, unknown=unknown, arch=arch
-    )
+    libraries, noexec = choose_libraries(search, wanted, elves)
     if "compat32" in capabilities:
-        small, _ = choose_libraries(
-            search, elves, version=version, wanted=wanted, unknown=unknown, arch=arch, bits=32
-        )
-        libraries += small
-    return DriverFiles(
-        version=version,
-        other_versions=others,
-        noexec=noexec,
-        note=search.note,
-        libraries=libraries,
-        programs=_programs(root, capabilities, environ),
-        configs=_configs(root, capabilities, version, environ),
-        firmware=_firmware(root, version) if capabilities else (),
-        sockets=_sockets(root) if "utility" in capabilities else (),
-        mps=_mps_folder(root, environ) if "compute" in capabilities else "",
-        gds=_gds_files(root) if "gds" in gates else (),
-    )
+        libraries += choose_libraries(search, wanted._replace(bits=32), elves)[0]
+    return DriverFiles(version, others, noexec, search.note, libraries)
 
 
 def _programs(

@@ -137,58 +137,77 @@ def other_versions(search: Search, version: str) -> tuple[tuple[str, str], ...]:
     return () if version in found else tuple(found.items())
 
 
+class Wanted(NamedTuple):
+    """Which libraries are looked for.
+
+    Attributes:
+        version: the driver's.
+        names: base names.
+        unknown: any other library of that version too, so that a new driver's library needs no new
+            release of this program.
+        arch: the machine's architecture, as the kernel names it.
+        bits: 64 for the native architecture, 32 for i386.
+    """
+
+    version: str
+    names: frozenset[str]
+    unknown: bool
+    arch: str
+    bits: int = 64
+
+    def includes(self, candidate: Candidate, known: frozenset[str]) -> bool:
+        """Tell whether a candidate has a name and a version that are wanted."""
+        name = candidate.name
+        if candidate.version != self.version and name not in OWN_VERSIONS:
+            return False
+        return name in self.names or (self.unknown and name not in known and name not in NEVER)
+
+    def fits(self, elf: ElfObject | None) -> bool:
+        """Tell whether a file is of the wanted architecture."""
+        machine = EM_386 if self.bits == 32 else MACHINES.get(self.arch, -1)
+        return elf is not None and (elf.bits, elf.machine) == (self.bits, machine)
+
+
 def choose_libraries(
-    search: Search,
-    elves: dict[str, ElfObject | None],
-    *,
-    version: str,
-    wanted: frozenset[str],
-    unknown: bool,
-    arch: str,
-    bits: int = 64,
+    search: Search, wanted: Wanted, elves: dict[str, ElfObject | None]
 ) -> tuple[tuple[DriverLibrary, ...], str]:
     """Choose one file for each library wanted.
 
     Args:
         elves: what was read of files already, by path; added to.
-        version: the driver's.
-        wanted: base names.
-        unknown: take any other library of that version too, so that a new driver's library needs
-            no new release of this program.
-        bits: 64 for the native architecture, 32 for i386.
 
     Returns:
         The libraries by name, and a library whose file system forbids execution ("" if none).
     """
-    machine = EM_386 if bits == 32 else MACHINES.get(arch, -1)
     known = known_libraries()
     chosen: dict[str, tuple[DriverLibrary, ElfObject]] = {}
     noexec = ""
     for candidate in search.candidates:
-        name = candidate.name
-        if candidate.version != version and name not in OWN_VERSIONS:
-            continue
-        if name not in wanted and not (unknown and name not in known and name not in NEVER):
-            continue
-        source = candidate.source
-        if name in chosen and name != "libnvidia-tls":
+        name, source = candidate.name, candidate.source
+        several = name == "libnvidia-tls"
+        if not wanted.includes(candidate, known) or (name in chosen and not several):
             continue
         if source not in elves:
-            elves[source] = read_elf(source, notes=name == "libnvidia-tls")
+            elves[source] = read_elf(source, notes=several)
         elf = elves[source]
-        if elf is None or (elf.bits, elf.machine) != (bits, machine):
+        if elf is None or not wanted.fits(elf):
             continue
+        # Of two libnvidia-tls the one for kernels with thread-local storage is right.
         if name in chosen and (chosen[name][1].abi >= _TLS_ABI or elf.abi < _TLS_ABI):
             continue
         if os.statvfs(source).f_flag & os.ST_NOEXEC:
-            if not noexec or name == "libcuda":
-                noexec = candidate.path
+            noexec = candidate.path if not noexec or name == "libcuda" else noexec
             continue
-        file = os.path.basename(source)
-        folder = "vdpau" if os.path.dirname(source).endswith("/vdpau") else ""
-        library = DriverLibrary(name, source, file, elf.soname or file, bits, folder)
-        chosen[name] = (library, elf)
+        chosen[name] = (_library(candidate, elf), elf)
     return tuple(chosen[name][0] for name in sorted(chosen)), noexec
+
+
+def _library(candidate: Candidate, elf: ElfObject) -> DriverLibrary:
+    file = os.path.basename(candidate.source)
+    folder = "vdpau" if os.path.dirname(candidate.source).endswith("/vdpau") else ""
+    return DriverLibrary(
+        candidate.name, candidate.source, file, elf.soname or file, elf.bits, folder
+    )
 
 
 def _cached_paths(root: DriverRoot, known: frozenset[str]) -> list[str]:

@@ -114,10 +114,7 @@ def plan_nvidia(
     links = _device_links(request, selection)
     if "graphics" in library_capabilities(request.capabilities):
         links += _gbm_link(files.libraries)
-    names = {library.name for library in files.libraries}
-    environ = []
-    if "libcuda" in names:
-        environ.append((LIBCUDA_VARIABLE, f"{OWN_FOLDER}/lib64"))
+    cuda = any(library.name == "libcuda" for library in files.libraries)
     texts: tuple[Text, ...] = ()
     if "graphics" in library_capabilities(request.capabilities) and selection.gpus:
         texts = (application_profile([gpu.minor for gpu in selection.gpus]),)
@@ -130,7 +127,7 @@ def plan_nvidia(
         links=links,
         texts=texts,
         hidden=hidden_nodes(devices, selection),
-        environ=tuple(environ),
+        environ=((LIBCUDA_VARIABLE, f"{OWN_FOLDER}/lib64"),) if cuda else (),
         proc_gpus=tuple(gpu.pci for gpu in selection.gpus if gpu.pci),
         visible_gpus=None if selection.everything else tuple(positions),
         warnings=selection.warnings + _warnings(request, devices, files, privileges),

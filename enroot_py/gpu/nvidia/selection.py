@@ -95,29 +95,19 @@ def select_devices(
     if wanted.everything:
         pairs = tuple((gpu, mig) for gpu in devices.gpus for mig in gpu.mig_devices)
         return Selection(devices.gpus, pairs, everything=True)
-    chosen: dict[int, Gpu] = {}
-    whole: set[int] = set()
-    pairs_by_key: dict[tuple[int, int, int], tuple[Gpu, Mig]] = {}
-    for item in wanted.items:
-        gpu, mig = _find(item, devices, origin, mig_by_uuid)
-        chosen[gpu.minor] = gpu
-        if mig is None:
-            whole.add(gpu.minor)
-        else:
-            pairs_by_key[gpu.minor, mig.gpu_instance, mig.compute_instance] = (gpu, mig)
-    warnings = [
+    found = [_find(item, devices, origin, mig_by_uuid) for item in wanted.items]
+    pairs = tuple(dict.fromkeys((gpu, mig) for gpu, mig in found if mig is not None))
+    chosen = tuple(gpu for gpu in devices.gpus if any(gpu == one for one, _ in found))
+    partly = {gpu for gpu, _ in pairs}
+    warnings = tuple(
         f"gpu: GPU {gpu.number} is in MIG mode and none of its MIG devices was asked for; CUDA "
         "will find no device on it"
-        for gpu in chosen.values()
-        if gpu.minor in whole
-        and gpu.mig_devices
-        and not any(key[0] == gpu.minor for key in pairs_by_key)
-    ]
-    ordered = tuple(gpu for gpu in devices.gpus if gpu.minor in chosen)
-    complete = len(ordered) == len(devices.gpus) and len(pairs_by_key) == sum(
-        len(gpu.mig_devices) for gpu in devices.gpus
+        for gpu in chosen
+        if gpu.mig_devices and gpu not in partly
     )
-    return Selection(ordered, tuple(pairs_by_key.values()), complete, tuple(warnings))
+    slices = sum(len(gpu.mig_devices) for gpu in devices.gpus)
+    complete = len(chosen) == len(devices.gpus) and len(pairs) == slices
+    return Selection(chosen, pairs, complete, warnings)
 
 
 def _find(
