@@ -2,8 +2,9 @@
 
 The calling process reads the tables and makes the folders; then processes forked from it, which
 share its memory, take portions of the files one after another from a pipe. Portions follow the
-order of the tree, so that a process meets most of a fragment's files together; a large file is
-several portions. What is left (second names of files, the folders' own modes and times) comes last.
+order of the fragments, not that of the tree: whoever wrote the image may have met the files in any
+order, and a fragment should be decompressed once. A large file is several portions. What is left
+(second names of files, the folders' own modes and times) comes last.
 
 Nothing is followed or replaced: the destination is empty and the caller's own, every file is made
 with O_EXCL, and every folder on the way was made here. Modes and attributes are those that
@@ -15,13 +16,12 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from enroot_py import log
 from enroot_py.layers.directory import set_directory_metadata, set_xattrs
 from enroot_py.layers.entry import Node, widened_mode
-from enroot_py.squashfs.file_content import FileBlocks, split_blocks
+from enroot_py.squashfs.file_content import FRAGMENT_SHIFT, FileBlocks, split_blocks
 from enroot_py.squashfs.output import write_all
 from enroot_py.squashfs.reading.workers import run_portions
 
@@ -31,14 +31,15 @@ if TYPE_CHECKING:
 _PORTION_COST = 4 << 20
 _FILE_COST = 16 << 10
 _SEGMENT_SIZE = 32 << 20
+_NEAR_FRAGMENTS = 4
 _WRITE_BATCH = 1 << 20
 _PATH_STEP = 3072
 _SPECIAL_BITS = stat.S_ISUID | stat.S_ISGID
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
-_Slice = tuple[int, int, int]
-"""Number of a folder, and the first and last (exclusive) of its entries."""
+_Run = tuple[int, int, list[bytes]]
+"""Number of the first fragment, number of a folder, and names in it whose fragments are close."""
 
 
 def extract_image(image: SquashfsImage, destination: str, *, processors: int) -> None:
@@ -77,7 +78,7 @@ class _Extraction:
         self._image = image
         self._root_fd = root_fd
         self._folders: list[tuple[bytes, Node]] = [(b"", root)]
-        self._portions: list[list[_Slice]] = []
+        self._portions: list[list[_Run]] = []
         # (folder, name, offset, size, content) of the portions of large files.
         self._segments: list[tuple[bytes, bytes, int, int, FileBlocks]] = []
         self._large: list[tuple[bytes, bytes, Node]] = []
@@ -92,10 +93,9 @@ class _Extraction:
         return len(self._portions) + len(self._segments)
 
     def _plan(self, root: Node) -> None:
-        """Cut the files into portions of about equal cost."""
+        """Sort the files by where their bytes are, and cut them into portions of equal cost."""
         shared = {id(node) for node in self._image.linked_nodes()}
-        portion: list[_Slice] = []
-        cost = 0
+        runs: list[_Run] = []
         stack = [(b"", root)]
         self._folders.clear()
         while stack:
@@ -105,24 +105,35 @@ class _Extraction:
             prefix = path + b"/" if path else b""
             children = folder.children
             assert children is not None
-            first = 0
             below = []
-            for index, (name, node) in enumerate(children.items()):
+            names: list[tuple[int, bytes]] = []
+            for name, node in children.items():
                 if node.children is not None:
                     below.append((prefix + name, node))
-                    continue
-                if shared and id(node) in shared and not self._is_first(node, number, name):
-                    continue
-                cost += _FILE_COST + self._cost(path, name, node)
-                if cost >= _PORTION_COST:
-                    portion.append((number, first, index + 1))
-                    self._portions.append(portion)
-                    portion, cost, first = [], 0, index + 1
-            if first < len(children):
-                portion.append((number, first, len(children)))
+                elif id(node) not in shared or self._is_first(node, number, name):
+                    names.append((_fragment_of(node), name))
+            runs += _split_runs(number, names)
             stack += reversed(below)
+        runs.sort()
+        self._portions = list(self._cut(runs))
+
+    def _cut(self, runs: list[_Run]) -> Iterator[list[_Run]]:
+        """Yield portions of about equal cost; sets large files aside."""
+        portion: list[_Run] = []
+        cost = 0
+        for fragment, number, names in runs:
+            path, folder = self._folders[number]
+            assert folder.children is not None
+            first = 0
+            for index, name in enumerate(names):
+                cost += _FILE_COST + self._cost(path, name, folder.children[name])
+                if cost >= _PORTION_COST:
+                    yield [*portion, (fragment, number, names[first : index + 1])]
+                    portion, cost, first = [], 0, index + 1
+            if first < len(names):
+                portion.append((fragment, number, names[first:]))
         if portion:
-            self._portions.append(portion)
+            yield portion
 
     def _is_first(self, node: Node, folder: int, name: bytes) -> bool:
         if id(node) in self._first:
@@ -164,17 +175,12 @@ class _Extraction:
         if number < len(self._segments):
             self._write_segment(*self._segments[number])
             return
-        for folder_number, first, last in self._portions[number - len(self._segments)]:
+        for _, folder_number, names in self._portions[number - len(self._segments)]:
             path, folder = self._folders[folder_number]
             assert folder.children is not None
             with _Folder(self._root_fd, path) as fd:
-                for name, node in islice(folder.children.items(), first, last):
-                    if node.children is None and self._is_mine(node, folder_number, name):
-                        self._make(node, name, fd)
-
-    def _is_mine(self, node: Node, folder: int, name: bytes) -> bool:
-        known = self._first.get(id(node))
-        return known is None or known == (folder, name)
+                for name in names:
+                    self._make(folder.children[name], name, fd)
 
     def _make(self, node: Node, name: bytes, folder: int) -> None:
         kind = node.kind
@@ -276,6 +282,31 @@ class _Folder:
 
     def __exit__(self, *_: object) -> None:
         os.close(self._fd)
+
+
+def _fragment_of(node: Node) -> int:
+    """Number of the fragment with a file's bytes; those without come first, together."""
+    content = node.content
+    if isinstance(content, FileBlocks):
+        content = content.tail
+    return content >> FRAGMENT_SHIFT if isinstance(content, int) and content >= 0 else -1
+
+
+def _split_runs(folder: int, names: list[tuple[int, bytes]]) -> Iterator[_Run]:
+    """Split a folder's files where the next one's fragment is not near."""
+    names.sort()
+    run: list[bytes] = []
+    first = last = 0
+    for fragment, name in names:
+        if run and fragment - last > _NEAR_FRAGMENTS:
+            yield first, folder, run
+            run = []
+        if not run:
+            first = fragment
+        run.append(name)
+        last = fragment
+    if run:
+        yield first, folder, run
 
 
 def _split_path(path: bytes) -> tuple[bytes, bytes]:

@@ -85,7 +85,8 @@ class MetadataReader:
 
         Fewer only where the stream ends; for records whose size their own fields tell.
         """
-        data, following = self.block(position)
+        cached = self._cache.get(position)
+        data, following = cached if cached is not None else self.block(position)
         if offset + size <= len(data) or len(data) != METADATA_SIZE or following >= self._file.size:
             return data, offset
         more, _ = self.block(following)
