@@ -37,7 +37,7 @@ def become(answer_fd: int, line_fd: int, command: tuple[str, ...]) -> NoReturn:
         command,
         environ,
         namespaces=answer.join,
-        folders=tuple(folder for folder in (answer.base_cwd, answer.cwd) if folder),
+        folder=answer.cwd,
         filtered=answer.seccomp,
         opened=lambda: _tell(line_fd),
     )

@@ -152,8 +152,8 @@ def _answer(plan: StepPlan, started: Started, request: Request, scratch: str) ->
         "ok", (), (), (),
         pid=joined,
         join=join,
-        base_cwd=started.cwd,
-        cwd=plan.workdir,
+        # Relative ones count from the root, where a process is that has joined.
+        cwd=plan.workdir or started.cwd,
         edits=plan_task_environ(
             started.environ, request.job.environ, plan.keep_environ, overrides=request.overrides
         ),

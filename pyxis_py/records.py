@@ -60,7 +60,7 @@ class Answer(NamedTuple):
         errors, logs, infos: lines for the user and for the daemon's log.
         pid: whose namespaces are to be joined; 0 without a container.
         join: names of its namespaces, in order.
-        base_cwd, cwd: folders to change to inside, one after the other; "" for none.
+        cwd: folder to change to after joining; a relative one counts from the root.
         edits: what becomes of a task's environment.
         seccomp: whether tasks are to be filtered.
         state: opaque, for `finish`; "" if there is nothing to finish.
@@ -72,7 +72,6 @@ class Answer(NamedTuple):
     infos: tuple[str, ...]
     pid: int = 0
     join: tuple[str, ...] = ()
-    base_cwd: str = ""
     cwd: str = ""
     edits: EnvironEdits | None = None
     seccomp: bool = False
@@ -122,7 +121,6 @@ def encode_answer(answer: Answer) -> bytes:
         pairs += [("default", f"{name}={value}") for name, value in edits.default]
         pairs += [("copy", f"{name}={value}") for name, value in edits.copy]
     for key, value in (
-        ("base_cwd", answer.base_cwd),
         ("cwd", answer.cwd),
         ("seccomp", "1" if answer.seccomp else ""),
         ("state", answer.state),
@@ -151,7 +149,6 @@ def decode_answer(data: bytes) -> Answer:
         infos=tuple(records.all("info")),
         pid=records.number("pid"),
         join=tuple(records.all("join")),
-        base_cwd=records.first("base_cwd"),
         cwd=records.first("cwd"),
         edits=EnvironEdits(
             tuple(records.all("unset")),

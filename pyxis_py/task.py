@@ -223,7 +223,7 @@ def _join(line: TaskLine, answer: Answer, meeting: Rendezvous, *, stay: bool) ->
         command,
         environ,
         namespaces=answer.join,
-        folders=tuple(folder for folder in (answer.base_cwd, answer.cwd) if folder),
+        folder=answer.cwd,
         filtered=answer.seccomp,
         opened=lambda: meeting.report_joined(stay=stay),
     )

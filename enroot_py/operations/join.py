@@ -46,7 +46,7 @@ def run_joined(
     environ: dict[str, str],
     *,
     namespaces: Iterable[str],
-    folders: Iterable[str] = (),
+    folder: str = "",
     filtered: bool = True,
     opened: Callable[[], None] | None = None,
     kernel: Kernel | None = None,
@@ -58,13 +58,13 @@ def run_joined(
         command: the program, looked for in the PATH of `environ`, and its arguments.
         environ: the program's whole environment.
         namespaces: their kinds, as /proc/PID/ns names them, in the order in which to join them.
-        folders: to change to inside, one after the other; only the last one has to be there.
+        folder: path inside to change to, from the root if it is relative; "" for the root.
         filtered: filter system calls as for all processes of a container.
         opened: called once the namespaces are held, and live on without the process.
         kernel: the way to system calls.
 
     Raises:
-        NotFoundError: if the process has ended, or the last folder is not there.
+        NotFoundError: if the process has ended, or the folder is not there.
         CommandError: if the command cannot be run (exit code 126 or 127).
         EnrootError: if a namespace cannot be joined.
     """
@@ -81,7 +81,7 @@ def run_joined(
         except KernelError as error:
             raise EnrootError(f"Cannot join namespace {name} of process {pid}: {error}") from error
         os.close(fd)
-    _enter_folders(tuple(folders))
+    _enter_folder(folder)
     if program:
         kernel.set_seccomp_filter(program)
     drop_privileges(kernel, os.geteuid())
@@ -99,12 +99,12 @@ def _open(pid: int, name: str) -> int:
         ) from error
 
 
-def _enter_folders(folders: tuple[str, ...]) -> None:
-    for at, folder in enumerate(folders, start=1):
-        try:
-            os.chdir(folder)
-        except OSError as error:
-            if at == len(folders):
-                raise NotFoundError(
-                    f"Cannot enter the working directory {folder}: {error.strerror}"
-                ) from error
+def _enter_folder(folder: str) -> None:
+    if not folder:
+        return
+    try:
+        os.chdir(folder)
+    except OSError as error:
+        raise NotFoundError(
+            f"Cannot enter the working directory {folder}: {error.strerror}"
+        ) from error
