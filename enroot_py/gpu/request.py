@@ -172,14 +172,17 @@ def read_request(
         mig_monitor=_only_all(merged, "NVIDIA_MIG_MONITOR_DEVICES"),
         mig_explicit=any(f"NVIDIA_MIG_{kind}_DEVICES" in launcher for kind in _MIG_KINDS),
         imex=parse_channels(merged.get("NVIDIA_IMEX_CHANNELS", "")),
-        gates=frozenset(
-            gate
-            for name, gate in _GATES.items()
-            if merged.get(f"NVIDIA_{name}", "").strip().lower() == "enabled"
-        ),
+        gates=_open_gates(merged),
         cdi=cdi,
         warnings=warnings,
     )
+
+
+def _open_gates(merged: Mapping[str, str]) -> frozenset[str]:
+    def enabled(name: str) -> bool:
+        return merged.get(f"NVIDIA_{name}", "").strip().lower() == "enabled"
+
+    return frozenset(gate for name, gate in _GATES.items() if enabled(name))
 
 
 def _devices(
