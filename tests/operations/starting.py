@@ -83,6 +83,14 @@ def status_field(text: str, name: str) -> str:
     return next(line.split(":")[1].strip() for line in text.splitlines() if line.startswith(name))
 
 
+def ignored_signals() -> int:
+    """Return the signals that a program started from here ignores, as a mask: what this process
+    does, without SIGPIPE and SIGXFSZ, which are Python's own doing.
+    """
+    mask = int(status_field(Path("/proc/self/status").read_text(), "SigIgn"), 16)
+    return mask & ~(1 << signal.SIGPIPE - 1 | 1 << signal.SIGXFSZ - 1)
+
+
 DEATHS = {
     "exit": None,
     "killed": signal.SIGKILL,
