@@ -21,9 +21,9 @@ import urllib3
 from enroot_py.errors import NotFoundError, RegistryError
 from enroot_py.image.digest import Digest, digest_of
 from enroot_py.image.reference import Reference
+from enroot_py.registry.accounts.credentials import PasswordPrompt, ask_on_terminal
 from enroot_py.registry.auth import Authenticator
 from enroot_py.registry.connection import HEADER_TIMEOUT, ConnectionAdapter, find_proxy, tls_context
-from enroot_py.registry.credentials import PasswordPrompt, ask_on_terminal
 from enroot_py.registry.endpoints import Endpoint, always_http
 from enroot_py.registry.failures import connection_error, server_text, shown_url, status_text
 from enroot_py.registry.transport import Transport

@@ -18,15 +18,16 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from enroot_py import log
 from enroot_py.errors import AuthenticationError, RegistryError
-from enroot_py.registry.credentials import (
+from enroot_py.registry.accounts.credentials import (
     Credentials,
     PasswordPrompt,
     find_credentials,
     realm_belongs_to,
 )
 from enroot_py.registry.endpoints import Endpoint, always_http
+from enroot_py.registry.exchange import Exchange
 from enroot_py.registry.failures import refused, server_text, shown_url, status_text
-from enroot_py.registry.transport import Exchange, Transport
+from enroot_py.registry.transport import Transport
 
 MAX_TOKEN_ANSWER = 1 << 20
 _CLIENT_ID = "pyxis-enroot"

@@ -30,8 +30,8 @@ from enroot_py.image.manifest import (
 )
 from enroot_py.image.platform import Platform
 from enroot_py.image.reference import Reference
+from enroot_py.registry.accounts.credentials import PasswordPrompt, ask_on_terminal
 from enroot_py.registry.auth import Authenticator
-from enroot_py.registry.credentials import PasswordPrompt, ask_on_terminal
 from enroot_py.registry.endpoints import find_endpoints
 from enroot_py.registry.failures import TransferError
 from enroot_py.registry.repository import BlobTarget, Document, Progress, Repository

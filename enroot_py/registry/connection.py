@@ -23,7 +23,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 
 from enroot_py.errors import SettingsError
 from enroot_py.log import printable
-from enroot_py.registry.credentials import split_port
+from enroot_py.registry.accounts.credentials import split_port
 from enroot_py.settings import Settings
 
 HEADER_TIMEOUT = 120.0

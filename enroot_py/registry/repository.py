@@ -30,6 +30,7 @@ from enroot_py.image.manifest import (
 )
 from enroot_py.registry.auth import Authenticator
 from enroot_py.registry.endpoints import Endpoint
+from enroot_py.registry.exchange import Exchange
 from enroot_py.registry.failures import (
     TransferError,
     no_such_tag,
@@ -38,7 +39,7 @@ from enroot_py.registry.failures import (
     shown_url,
     status_text,
 )
-from enroot_py.registry.transport import Exchange, Transport
+from enroot_py.registry.transport import Transport
 
 MAX_TAGS_SIZE = 1 << 20
 ENOUGH_PROGRESS = 1 << 20

@@ -11,8 +11,8 @@ from enroot_py.errors import EnrootError, InvalidReferenceError
 from enroot_py.image.config import parse_image_config
 from enroot_py.image.manifest import Manifest, check_image, parse_manifest
 from enroot_py.image.reference import default_filename, parse_reference
+from enroot_py.registry.accounts.netrc import parse_netrc
 from enroot_py.registry.auth import parse_challenges
-from enroot_py.registry.netrc import parse_netrc
 
 NAMES = st.sampled_from(
     ["schemaVersion", "mediaType", "config", "layers", "manifests", "digest", "size", "platform"]

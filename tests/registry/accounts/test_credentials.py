@@ -11,7 +11,7 @@ import pytest
 
 from enroot_py import log
 from enroot_py.errors import AuthenticationError
-from enroot_py.registry.credentials import (
+from enroot_py.registry.accounts.credentials import (
     Credentials,
     find_credentials,
     host_names,

@@ -18,12 +18,8 @@ from dataclasses import dataclass, field
 from enroot_py import log
 from enroot_py.errors import AuthenticationError
 from enroot_py.image.reference import DOCKER_HUB, HUB_ALIASES
-from enroot_py.registry.netrc import (
-    find_password,
-    read_credentials_file,
-    read_small_file,
-    run_helper,
-)
+from enroot_py.registry.accounts.netrc import read_credentials_file, read_small_file
+from enroot_py.registry.accounts.password import find_password, run_helper
 from enroot_py.settings import Settings
 
 PasswordPrompt = Callable[[str, str], str]

@@ -1,0 +1,1 @@
+"""Accounts: where they are listed, and how their passwords are had."""
