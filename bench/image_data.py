@@ -3,6 +3,8 @@
 File contents are slices, at random offsets, of a pool of this machine's own programs, libraries and
 sources: they compress as real images do (about 2.6 to 1), and no two files are alike. Everything is
 seeded: the same machine makes the same image again.
+
+    python image_data.py FOLDER LAYERS FILES BYTES
 """
 
 from __future__ import annotations
@@ -13,6 +15,8 @@ import io
 import json
 import platform
 import random
+import subprocess
+import sys
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -106,19 +110,27 @@ def _place(partial: Path, media_type: str) -> dict[str, object]:
     return {"mediaType": media_type, "digest": "sha256:" + digest.hexdigest(), "size": size}
 
 
-def make_layout(folder: Path, *, layers: int, files: int, size: int, seed: int = 1) -> Path:
-    """Make the layout `folder` unless it is there.
+def make_layout(folder: Path, *, layers: int, files: int, size: int) -> Path:
+    """Make the layout `folder` unless it is there; returns it.
+
+    In a process of its own: the pool of contents would count as memory of the commands that are
+    measured afterwards, because a child's peak includes its parent's size at the fork.
 
     Args:
         layers: number of layers; the first one has half of everything, as base images do.
         files: number of regular files in all layers together.
         size: their bytes, uncompressed.
     """
-    if (folder / "index.json").exists():
-        return folder
+    if not (folder / "index.json").exists():
+        words = [str(folder), str(layers), str(files), str(size)]
+        subprocess.run([sys.executable, __file__, *words], check=True)
+    return folder
+
+
+def _make_layout(folder: Path, *, layers: int, files: int, size: int) -> None:
     blobs = folder / "blobs" / "sha256"
     blobs.mkdir(parents=True, exist_ok=True)
-    rng, pool = random.Random(seed), content_pool()
+    rng, pool = random.Random(1), content_pool()
     shares = [0.5] + [0.5 / (layers - 1)] * (layers - 1) if layers > 1 else [1.0]
     descriptors = []
     for number, share in enumerate(shares):
@@ -126,7 +138,6 @@ def make_layout(folder: Path, *, layers: int, files: int, size: int, seed: int =
         descriptors.append(write_layer(blobs, entries))
     diff_ids = [descriptor.pop("diff_id") for descriptor in descriptors]
     _write_manifest(folder, blobs, descriptors, diff_ids)
-    return folder
 
 
 def _write_manifest(
@@ -164,3 +175,8 @@ def layer_paths(folder: Path) -> list[Path]:
     manifest = json.loads((blobs / digest).read_text())
     digests = [layer["digest"].removeprefix("sha256:") for layer in manifest["layers"]]
     return [blobs / digest for digest in reversed(digests)]
+
+
+if __name__ == "__main__":
+    numbers = [int(word) for word in sys.argv[2:5]]
+    _make_layout(Path(sys.argv[1]), layers=numbers[0], files=numbers[1], size=numbers[2])
