@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,8 @@ from enroot_py.gpu.planning import plan_request
 from enroot_py.gpu.request import read_options, read_request
 from enroot_py.gpu.situation import Situation
 from tests.roots.driver import (
+    LIB,
+    VERSION,
     FakeDriver,
     FakeGpu,
     eight_gpus,
@@ -22,6 +25,7 @@ from tests.roots.driver import (
     uuid_of,
 )
 from tests.roots.fabric import verbs_device
+from tests.roots.shared_objects import returns, stores, stores_text, write_stub
 
 
 def plan(
@@ -351,3 +355,26 @@ def test_nodes_that_permissions_deny_are_named(tmp_path: Path) -> None:
 
     injection = plan(Denied(root=str(tmp_path)), "all")
     assert any("/dev/nvidia0: permission denied" in t and "0660" in t for t in injection.warnings)
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the stubs hold x86-64 code")
+def test_a_mig_uuid_is_resolved_by_the_drivers_own_library(tmp_path: Path) -> None:
+    gpus = [FakeGpu(1, "0000:1b:00.0", uuid_of(1), mig={2: (5,), 3: (0,)})]
+    driver = full_driver(tmp_path, gpus)
+    library = tmp_path / LIB / f"libnvidia-ml.so.{VERSION}"
+    functions = {
+        "nvmlInit_v2": returns(0),
+        "nvmlDeviceGetHandleByUUID": returns(0),
+        "nvmlDeviceGetDeviceHandleFromMigDeviceHandle": returns(0),
+        "nvmlDeviceGetGpuInstanceId": stores(2),
+        "nvmlDeviceGetComputeInstanceId": stores(5),
+        "nvmlDeviceGetUUID": stores_text(uuid_of(1)),
+    }
+    write_stub(library, "libnvidia-ml.so.1", functions=functions)
+    injection = plan(driver.root, "MIG-01234567-89ab-cdef-0123-456789abcdef")
+    assert [path for path in targets(injection) if "cap" in path or path[11:].isdigit()] == [
+        "/dev/nvidia1", "/dev/nvidia-caps/nvidia-cap101", "/dev/nvidia-caps/nvidia-cap102",
+    ]  # fmt: skip
+    write_stub(library, "libnvidia-ml.so.1", functions={"nvmlInit_v2": returns(9)})
+    with pytest.raises(DeviceError, match="needs NVML to resolve"):
+        plan(driver.root, "MIG-01234567-89ab-cdef-0123-456789abcdef")
