@@ -397,14 +397,30 @@ def test_image_cut_anywhere_is_refused(tmp_path: Path, options: str) -> None:
             read_everything(image)
 
 
-@pytest.mark.parametrize("options", ["", PLAIN, "-comp gzip", "-comp lz4 -noI", "-comp lzo"])
+FLIPPED = ["", PLAIN, "-comp gzip", "-comp lz4 -noI", "-comp lzo"]
+
+
+@pytest.mark.parametrize("options", FLIPPED)
 def test_one_wrong_byte_never_does_worse_than_an_error(tmp_path: Path, options: str) -> None:
-    image = write_image(tmp_path / "image", random_items(6, count=50, block_size=4096), options)
+    assert flip_bytes(tmp_path / "image", options, seed=6, rounds=120) > 20
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("options", FLIPPED)
+def test_thousands_of_wrong_bytes_never_do_worse_than_an_error(
+    tmp_path: Path, options: str
+) -> None:
+    assert flip_bytes(tmp_path / "image", options, seed=7, rounds=4000) > 1000
+
+
+def flip_bytes(image: Path, options: str, *, seed: int, rounds: int) -> int:
+    """Read images with one wrong byte each; returns how many were refused."""
+    write_image(image, random_items(seed, count=50, block_size=4096), options)
     original = image.read_bytes()
     superblock = read_superblock(str(image))
-    rng = random.Random(6)
+    rng = random.Random(seed)
     errors = 0
-    for _ in range(120):
+    for _ in range(rounds):
         data = bytearray(original)
         # The superblock and the tables are what a reader could stumble over.
         first = rng.choice([0, superblock.inode_table, superblock.directory_table])
@@ -415,4 +431,4 @@ def test_one_wrong_byte_never_does_worse_than_an_error(tmp_path: Path, options: 
             read_everything(image, max_entries=10_000)
         except EnrootError:
             errors += 1
-    assert errors > 20
+    return errors

@@ -150,6 +150,20 @@ def test_random_trees_through_unsquashfs(tmp_path: Path, seed: int) -> None:
     assert facts_of_folder(tmp_path / "out") == facts_of_items(items)
 
 
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(60))
+def test_many_random_trees_through_unsquashfs_and_the_kernel(tmp_path: Path, seed: int) -> None:
+    options = WRITTEN[seed % len(WRITTEN)]
+    items = items_for(1000 + seed, options)
+    image = write_image(tmp_path / "image", items, options, processors=1 + seed % 4)
+    expected = facts_of_items(items)
+    run("unsquashfs", "-quiet", "-no-progress", "-dest", tmp_path / "out", image)
+    assert facts_of_folder(tmp_path / "out") == expected
+    with mounted(image, tmp_path / "mnt") as folder:
+        assert facts_of_folder(folder) == expected
+    assert facts_of_image(image) == expected
+
+
 MADE = [
     "-comp lzo -noD",  # the default of the original
     "-comp lzo -Xalgorithm lzo1x_1",
