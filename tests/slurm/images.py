@@ -7,44 +7,12 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-_PROGRAMS = [
-    "sh",
-    "cat",
-    "id",
-    "ls",
-    "env",
-    "grep",
-    "readlink",
-    "echo",
-    "true",
-    "false",
-    "sleep",
-    "touch",
-    "stat",
-    "mount",
-    "tee",
-    "pwd",
-    "hostname",
-    "dd",
-    "wc",
-    "head",
-    "kill",
-    "sort",
-    "uname",
-    "seq",
-    "test",
-    "printf",
-    "cut",
-    "tr",
-    "basename",
-    "dirname",
-    "mkdir",
-    "rm",
-    "ps",
-    "ip",
-    "ipcs",
-    "sync",
-]
+_PROGRAMS = (
+    "sh", "cat", "id", "ls", "env", "grep", "readlink", "echo", "true", "false", "sleep", "touch",
+    "stat", "mount", "tee", "pwd", "hostname", "dd", "wc", "head", "kill", "sort", "uname", "seq",
+    "test", "printf", "cut", "tr", "basename", "dirname", "mkdir", "rm", "ps", "ip", "ipcs", "sync",
+    "which", "timeout",
+)  # fmt: skip
 _ENVIRONMENT = "PATH=/usr/local/bin:/usr/bin:/bin\nIN_IMAGE=yes\nWHOSE=image\nLANG=C\n"
 _RC = """\
 mkdir -p "/srv" 2> /dev/null

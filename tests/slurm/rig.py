@@ -22,6 +22,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+_SHARE = Path(__file__).resolve().parents[2] / "share/enroot"
+
 NODES = 4
 CPUS = 8
 _PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
@@ -106,6 +108,7 @@ class Rig:
         self.programs = Path(sys.executable).parent
         self._processes: list[subprocess.Popen[bytes]] = []
         self._proctrack = _choose_proctrack()
+        self._before = set(_container_processes(self.user.pw_uid))
 
     def node(self, number: int) -> Path:
         """The folder that node `number`, counted from 1, has at `local`."""
@@ -124,7 +127,7 @@ class Rig:
 
     def _write_files(self) -> None:
         uid, gid = self.user.pw_uid, self.user.pw_gid
-        for name in ("state", "log", "local", "overlay", "shared", "hooks.d"):
+        for name in ("state", "log", "local", "overlay", "shared"):
             (self.base / name).mkdir()
         for number in range(1, NODES + 1):
             (self.base / "spool" / f"node{number}").mkdir(parents=True)
@@ -143,6 +146,9 @@ class Rig:
         (self.base / "cgroup.conf").write_text(_CGROUP_CONF)
         (self.base / "plugstack.conf").write_text("")
         (self.base / "enroot.conf").write_text(_ENROOT_CONF.format(base=self.base))
+        shutil.copytree(_SHARE / "hooks.d", self.base / "hooks.d")
+        for hook in ("50-slurm-pmi.sh", "50-slurm-pytorch.sh"):
+            shutil.copy(_SHARE / "extra/hooks.d" / hook, self.base / "hooks.d")
 
     def _start_munge(self) -> None:
         folder = self.base / "munge"
@@ -278,8 +284,7 @@ class Rig:
             folder = self.node(number)
             for pattern in ("data-*/*", "pyxis/*/[0-9]*", "tmp/*", "run-*/*"):
                 left += [str(path) for path in folder.glob(pattern)]
-        left += _container_processes(self.user.pw_uid)
-        return left
+        return left + sorted(set(_container_processes(self.user.pw_uid)) - self._before)
 
 
 def _find_user() -> pwd.struct_passwd:

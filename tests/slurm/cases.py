@@ -1,0 +1,237 @@
+"""What the flags do, as a table: one row is one step and what has to come of it.
+
+Every row is run through every door (doors.py) with the same expectations. `{image}`, `{shared}` and
+`{uid}` are filled in; expectations are regular expressions that some line has to match.
+
+Source: pyxis 0.24 tests/*.bats, args.c; docs/compatibility.md names what is different.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+IMAGE = "--container-image={image}"
+SH = ("sh", "-c")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One step.
+
+    Attributes:
+        name: what is shown.
+        flags: flags and options of srun.
+        command: the command and its arguments.
+        out: a regular expression for a line of standard output; "" for any output.
+        err: the same for standard error.
+        fails: the step has to fail (`status` 0) or to end with `status`.
+        status: the exit status wanted; -1 for any but 0.
+        environ: the job's variables.
+        lacking: a regular expression that no line of the output may match.
+        setup: a shell command on the node before.
+    """
+
+    name: str
+    flags: tuple[str, ...]
+    command: tuple[str, ...] = ("true",)
+    out: str = ""
+    err: str = ""
+    status: int = 0
+    environ: dict[str, str] = field(default_factory=dict)
+    lacking: str = ""
+    setup: str = ""
+
+
+def ok(name: str, *flags: str, run: str, out: str = "", **more: object) -> Case:
+    """A step with the image that prints something."""
+    return Case(name, (IMAGE, *flags), (*SH, run), out, **more)  # type: ignore[arg-type]
+
+
+def refused(name: str, *flags: str, err: str, **more: object) -> Case:
+    """A step that must not run."""
+    return Case(name, flags, err=err, status=-1, **more)  # type: ignore[arg-type]
+
+
+IMAGES = [
+    ok("the command runs in the image", run="cat /etc/mark", out="^image$"),
+    ok("a program that only the image has", run="/entry true", out="entrypoint speaks"),
+    Case("a command without shell", (IMAGE,), ("cat", "/etc/mark"), "^image$"),
+    Case("a relative path", ("--container-image=./image.sqsh",), ("cat", "/etc/mark"), "^image$"),
+    Case("arguments stay apart", (IMAGE,), ("printf", "<%s>\\n", "a b", "", "c'd\"e"), "^<a b>$"),
+    Case("an empty argument", (IMAGE,), ("printf", "<%s>\\n", ""), "^<>$"),
+    Case("the exit status", (IMAGE,), (*SH, "exit 7"), status=7),
+    Case("a signal", (IMAGE,), (*SH, "kill -TERM $$"), status=-1),
+    Case("a command that is not there", (IMAGE,), ("nosuchprogram",), err="not found|nosuch", status=-1),
+    Case("a folder as a command", (IMAGE,), ("/etc",), status=-1),
+    ok("no new root on the host", run="ls -a /; cat /etc/mark", out="^image$", lacking="^lost.found$"),
+    Case("the flag's value in a word of its own", ("--container-image", "{image}"), ("cat", "/etc/mark"), "^image$"),
+    Case("the flag given twice alike", (IMAGE, IMAGE), ("cat", "/etc/mark"), "^image$"),
+    refused("a file that is not there", "--container-image=/nosuch.sqsh", err="nosuch.sqsh"),
+    refused("a file that is no image", "--container-image=/etc/passwd", err="squashfs|image"),
+    refused("a folder as image", "--container-image=/etc", err="/etc"),
+    refused("two images", IMAGE, "--container-image=/other.sqsh", err="more than once"),
+    refused("no value", "--container-image=", err="container-image"),
+    Case("no flag at all", (), ("sh", "-c", "test -e /etc/debian_version && echo host"), "^host$"),
+]  # fmt: skip
+
+MOUNTS = [
+    ok("a folder", "--container-mounts={shared}:/mnt/x", run="test -e /mnt/x/image.sqsh && echo yes", out="^yes$"),
+    ok("a file", "--container-mounts=/etc/passwd:/host", run="grep -c root /host", out="^[1-9]"),
+    ok("the short form", "--container-mounts={shared}", run="test -e {shared}/image.sqsh && echo yes", out="^yes$"),
+    ok("a relative source", "--container-mounts=./:/mnt/x", run="test -e /mnt/x/image.sqsh && echo yes", out="^yes$"),
+    ok("several", "--container-mounts=/etc:/a,/usr:/b", run="test -e /a/debian_version && test -d /b/bin && echo yes", out="^yes$"),
+    ok("the flag twice", "--container-mounts=/etc:/a", "--container-mounts=/usr:/b", run="test -e /a/debian_version && test -d /b/bin && echo yes", out="^yes$"),
+    ok("a device", "--container-mounts=/dev/null:/null", run="test -c /null && echo yes", out="^yes$"),
+    ok("tmpfs", "--container-mounts=tmpfs:/t", run="grep ' /t ' /proc/mounts", out="^tmpfs /t tmpfs"),
+    ok("tmpfs with options", "--container-mounts=tmpfs:/t:size=1M", run="grep ' /t ' /proc/mounts", out="size=1024k"),
+    ok("umount", "--container-mounts=tmpfs:/t,umount:/t", run="grep -c ' /t ' /proc/mounts || echo gone", out="^gone$"),
+    Case("read-only", (IMAGE, "--container-mounts={shared}:/m:ro"), ("touch", "/m/new"), err="Read-only", status=-1),
+    ok("flags joined by plus", "--container-mounts={shared}:/m:ro+noexec", run="grep ' /m ' /proc/self/mountinfo", out="ro.*noexec"),
+    ok("a blank in the target", "--container-mounts=/etc:/mnt/a b", run="test -e '/mnt/a b/debian_version' && echo yes", out="^yes$"),
+    ok("a blank in the source", "--container-mounts={shared}/a b:/m", run="cat '/m/f'", out="^blank$", setup="mkdir -p '{shared}/a b'; echo blank > '{shared}/a b/f'"),
+    ok("targets are made", "--container-mounts=/etc:/not/there/yet", run="test -e /not/there/yet/debian_version && echo yes", out="^yes$"),
+    ok("the target stays beneath the root", "--container-mounts=/etc:/../../../escape", run="test -e /escape/debian_version && echo yes", out="^yes$"),
+    ok("over a file of the image", "--container-mounts=/etc/debian_version:/etc/mark", run="cat /etc/mark", out="^[0-9]+"),
+    refused("a source that is not there", IMAGE, "--container-mounts=/no/such/source:/m", err="/no/such/source"),
+    refused("no such source among others", IMAGE, "--container-mounts=/etc:/m,/no/such:/n", err="/no/such"),
+    refused("an unknown kind of source", IMAGE, "--container-mounts=devpts:/m", err="devpts"),
+    refused("a target that is no path", IMAGE, "--container-mounts=/etc:m", err="container-mounts"),
+    refused("an empty source", IMAGE, "--container-mounts=:/m", err="container-mounts"),
+    refused("no value", "--container-mounts=", IMAGE, err="container-mounts"),
+]  # fmt: skip
+
+FOLDERS = [
+    ok("the image's folder", run="pwd", out="^/srv$"),
+    ok("another folder", "--container-workdir=/opt", run="pwd", out="^/opt$"),
+    ok("a relative one counts from the root", "--container-workdir=etc", run="pwd", out="^/etc$"),
+    ok("no way out", "--container-workdir=../../..", run="pwd", out="^/$"),
+    refused("not there", IMAGE, "--container-workdir=/nosuch", err="/nosuch"),
+    refused("a file", IMAGE, "--container-workdir=/etc/mark", err="/etc/mark"),
+    refused("two folders", IMAGE, "--container-workdir=/a", "--container-workdir=/b", err="more than once"),
+    ok("a mounted folder", "--container-mounts=/etc:/m", "--container-workdir=/m", run="pwd", out="^/m$"),
+]  # fmt: skip
+
+WHO = [
+    ok("the user", "--no-container-remap-root", run="id -u", out="^{uid}$"),
+    ok("the map of one user", "--no-container-remap-root", run="cat /proc/self/uid_map", out="^ *{uid} +{uid} +1$"),
+    ok("root", "--container-remap-root", run="id -u", out="^0$"),
+    ok("root's map", "--container-remap-root", run="cat /proc/self/uid_map", out="^ *0 +{uid} +1$"),
+    ok("root may change owners", "--container-remap-root", "--container-writable", run="touch /x && /bin/busybox chown 33 /x && echo yes", out="^yes$"),
+    ok("filtered", "--no-container-remap-root", run="grep Seccomp: /proc/self/status", out="Seccomp:.*2"),
+    ok("filtered as root", "--container-remap-root", run="grep Seccomp: /proc/self/status", out="Seccomp:.*2"),
+    ok("no new privileges", run="grep NoNewPrivs /proc/self/status; grep CapEff /proc/self/status", out="CapEff:\\s*0000000000000000"),
+    refused("both", IMAGE, "--container-remap-root", "--no-container-remap-root", err="contradict"),
+    refused("a value for a switch", IMAGE, "--container-remap-root=yes", err="remap-root"),
+]  # fmt: skip
+
+ROOTFS = [
+    Case("read-only", (IMAGE, "--container-readonly"), ("touch", "/new"), err="Read-only", status=-1),
+    ok("read-only, but not what is mounted", "--container-readonly", "--container-mounts=tmpfs:/t", run="touch /t/x && echo yes", out="^yes$"),
+    ok("writable", "--container-writable", run="touch /new && test -e /new && echo yes", out="^yes$"),
+    ok("writable and deep", "--container-writable", run="mkdir -p /a/b/c && touch /a/b/c/d && rm -r /etc/mark && test ! -e /etc/mark && echo yes", out="^yes$"),
+    ok("nothing stays", "--container-writable", run="test -e /new || echo clean", out="^clean$"),
+    refused("both", IMAGE, "--container-writable", "--container-readonly", err="contradict"),
+]  # fmt: skip
+
+HOME = [
+    ok("mounted", "--container-mount-home", run="grep -c \" $HOME \" /proc/self/mountinfo", out="^[1-9]"),
+    ok("not mounted", "--no-container-mount-home", run="grep -c \" {home} \" /proc/self/mountinfo || echo none", out="^none$"),
+    refused("both", IMAGE, "--container-mount-home", "--no-container-mount-home", err="contradict"),
+]  # fmt: skip
+
+ENTRYPOINTS = [
+    ok("not run by default", run="echo ${{FROM_ENTRYPOINT-unset}}; pwd", out="^unset$", lacking="speaks"),
+    ok("run", "--container-entrypoint", run="echo <$FROM_ENTRYPOINT>; pwd".replace("<", "[").replace(">", "]"), out="^.1.$"),
+    ok("its folder counts", "--container-entrypoint", run="pwd", out="^/opt$"),
+    ok("silent", "--container-entrypoint", run="true", lacking="entrypoint speaks"),
+    ok("its words on demand", "--container-entrypoint", "--container-entrypoint-log", run="true", err="entrypoint speaks"),
+    ok("not run on demand", "--no-container-entrypoint", run="echo ${{FROM_ENTRYPOINT-unset}}", out="^unset$"),
+    refused("both", IMAGE, "--container-entrypoint", "--no-container-entrypoint", err="contradict"),
+]  # fmt: skip
+
+ENVIRON = [
+    ok("the image's", run="echo $IN_IMAGE", out="^yes$"),
+    ok("the job's", run="echo $FOO", out="^bar$", environ={"FOO": "bar"}),
+    ok("the image wins", run="echo $WHOSE", out="^image$", environ={"WHOSE": "job"}),
+    ok("unless the job is to", "--container-env=WHOSE", run="echo $WHOSE", out="^job$", environ={"WHOSE": "job"}),
+    ok("several", "--container-env=WHOSE,IN_IMAGE", run="echo $WHOSE $IN_IMAGE", out="^job no$", environ={"WHOSE": "job", "IN_IMAGE": "no"}),
+    ok("the flag twice", "--container-env=WHOSE", "--container-env=IN_IMAGE", run="echo $WHOSE $IN_IMAGE", out="^job no$", environ={"WHOSE": "job", "IN_IMAGE": "no"}),
+    ok("named but not set", "--container-env=WHOSE", run="echo $WHOSE", out="^image$"),
+    ok("named and nowhere", "--container-env=NOWHERE", run="echo ${{NOWHERE-unset}}", out="^unset$"),
+    ok("the job's locale stays out", run="echo ${{LC_ALL-unset}}", out="^unset$", environ={"LC_ALL": "de_DE.UTF-8"}),
+    ok("unless named", "--container-env=LC_ALL", run="echo ${{LC_ALL-unset}}", out="^C.UTF-8$", environ={"LC_ALL": "C.UTF-8"}),
+    ok("PATH is the image's", run="echo $PATH", out="^/usr/local/bin:/usr/bin:/bin$"),
+    ok("odd values", run="echo \"$ODD\"", out="^a  'b' \"c\" \\$d$", environ={"ODD": "a  'b' \"c\" $d"}),
+    ok("a value of two lines", run="echo \"$TWO\"", out="^second$", environ={"TWO": "first\nsecond"}),
+    ok("an empty value", run="echo ${{EMPTY-unset}}.", out="^[.]$", environ={"EMPTY": ""}),
+    ok("an equals sign", run="echo $EQ", out="^a=b=c$", environ={"EQ": "a=b=c"}),
+    ok("Slurm's variables", run="echo $SLURM_PROCID $SLURM_STEP_NUM_TASKS", out="^0 1$"),
+    ok("PyTorch's variables", run="echo $RANK $LOCAL_RANK", out="^0 0$", environ={"PYTORCH_VERSION": "2.0"}),
+    ok("none without PyTorch", run="echo ${{RANK-unset}}", out="^unset$"),
+    refused("an empty name", IMAGE, "--container-env=A,,B", err="container-env"),
+    refused("not a name", IMAGE, "--container-env=A=b", err="container-env"),
+]  # fmt: skip
+
+NAMESPACES = [
+    ok("network", "--container-unshare=net", run="readlink /proc/self/ns/net; cat /proc/net/dev", out="lo:", lacking="eth0|ens|veth"),
+    ok("ipc", "--container-unshare=ipc", run="readlink /proc/self/ns/ipc", out="^ipc:", lacking="{ipc}"),
+    ok("uts", "--container-unshare=uts", run="readlink /proc/self/ns/uts", out="^uts:", lacking="{uts}"),
+    ok("all", "--container-unshare=net,ipc,uts", run="readlink /proc/self/ns/ipc", out="^ipc:", lacking="{ipc}"),
+    ok("shared otherwise", run="readlink /proc/self/ns/ipc", out="{ipc}"),
+    ok("shared network otherwise", run="readlink /proc/self/ns/net", out="{net}"),
+    ok("a name of its own", "--container-unshare=uts", "--container-remap-root", run="hostname inside && hostname", out="^inside$"),
+    refused("an unknown kind", IMAGE, "--container-unshare=foo", err="foo"),
+    refused("one unknown among others", IMAGE, "--container-unshare=net,foo", err="foo"),
+    refused("an empty one", IMAGE, "--container-unshare=net,", err="unshare"),
+]  # fmt: skip
+
+VARIABLES = [
+    Case("image", (), ("cat", "/etc/mark"), "^image$", environ={"PYXIS_CONTAINER_IMAGE": "{image}"}),
+    Case("the flag wins over the image", (IMAGE,), ("cat", "/etc/mark"), "^image$", environ={"PYXIS_CONTAINER_IMAGE": "/nosuch.sqsh"}),
+    ok("mounts", run="test -e /m/debian_version && echo yes", out="^yes$", environ={"PYXIS_CONTAINER_MOUNTS": "/etc:/m"}),
+    ok("the flag wins over mounts", "--container-mounts=/usr:/n", run="test ! -e /m && test -e /n/bin && echo yes", out="^yes$", environ={"PYXIS_CONTAINER_MOUNTS": "/etc:/m"}),
+    ok("workdir", run="pwd", out="^/opt$", environ={"PYXIS_CONTAINER_WORKDIR": "/opt"}),
+    ok("the flag wins over workdir", "--container-workdir=/tmp", run="pwd", out="^/tmp$", environ={"PYXIS_CONTAINER_WORKDIR": "/opt"}),
+    ok("remap-root", run="id -u", out="^0$", environ={"PYXIS_CONTAINER_REMAP_ROOT": "1"}),
+    ok("remap-root in words", run="id -u", out="^0$", environ={"PYXIS_CONTAINER_REMAP_ROOT": "yes"}),
+    ok("no remap-root", run="id -u", out="^{uid}$", environ={"PYXIS_CONTAINER_REMAP_ROOT": "0"}),
+    ok("the flag wins over remap-root", "--no-container-remap-root", run="id -u", out="^{uid}$", environ={"PYXIS_CONTAINER_REMAP_ROOT": "1"}),
+    ok("an unknown boolean is ignored", run="id -u", out="^{uid}$", environ={"PYXIS_CONTAINER_REMAP_ROOT": "perhaps"}),
+    ok("writable", run="touch /new && echo yes", out="^yes$", environ={"PYXIS_CONTAINER_WRITABLE": "1"}),
+    Case("readonly", (IMAGE,), ("touch", "/new"), err="Read-only", status=-1, environ={"PYXIS_CONTAINER_READONLY": "1"}),
+    ok("entrypoint", run="pwd", out="^/opt$", environ={"PYXIS_CONTAINER_ENTRYPOINT": "1"}),
+    ok("env", run="echo $WHOSE", out="^job$", environ={"PYXIS_CONTAINER_ENV": "WHOSE", "WHOSE": "job"}),
+    ok("unshare", run="readlink /proc/self/ns/ipc", out="^ipc:", lacking="{ipc}", environ={"PYXIS_CONTAINER_UNSHARE": "ipc"}),
+    ok("a bad one is not looked at when the flag is given", "--container-workdir=/opt", run="pwd", out="^/opt$", environ={"PYXIS_CONTAINER_WORKDIR": ""}),
+    refused("a bad one counts otherwise", IMAGE, err="nosuchns", environ={"PYXIS_CONTAINER_UNSHARE": "nosuchns"}),
+]  # fmt: skip
+
+TASKS = [
+    ok("several tasks, one container", "-n4", "-N1", run="readlink /proc/self/ns/mnt", out="^mnt:"),
+    ok("ranks", "-n4", "-N1", run="echo rank $SLURM_PROCID", out="^rank 3$"),
+    ok("labels", "-n2", "-N1", "--label", run="echo hello", out="^1: hello$"),
+    ok("four nodes", "-N4", run="echo $SLURMD_NODENAME; cat /etc/mark", out="^node4$"),
+    ok("sixteen tasks on four nodes", "-N4", "-n16", run="echo $SLURM_PROCID of $SLURM_NTASKS", out="^15 of 16$"),
+    ok("local ranks of PyTorch", "-N2", "--ntasks-per-node=2", run="echo $RANK:$LOCAL_RANK", out="^3:1$", environ={"PYTORCH_VERSION": "2"}),
+    Case("the worst exit status", (IMAGE, "-n4", "-N1"), (*SH, "exit $SLURM_PROCID"), status=3),
+    ok("shared memory", "-n2", "-N1", run="echo $SLURM_PROCID > /dev/shm/pyxis-$SLURM_JOB_ID-$SLURM_PROCID; sleep 0.5; ls /dev/shm/pyxis-$SLURM_JOB_ID-* | wc -l; sleep 0.5; rm -f /dev/shm/pyxis-$SLURM_JOB_ID-$SLURM_PROCID", out="^2$"),
+]  # fmt: skip
+
+OURS = [
+    refused("a time limit that is none", IMAGE, "--container-import-timeout=soon", err="soon"),
+    refused("a digest of a file", IMAGE, "--container-digest=sha256:" + "0" * 64, err="digest"),
+    refused("a digest that is none", IMAGE, "--container-digest=md5:abc", err="digest"),
+    refused("no such environment file", "--environment=/no/such.toml", err="such.toml"),
+    Case("an environment file", ("--environment={shared}/env.toml",), (*SH, "cat /etc/mark; echo $ADDED ${{IN_IMAGE-unset}}; pwd"), "^from file unset$", setup="printf 'image=\"{image}\"\\nworkdir=\"/opt\"\\nmounts=[\"/etc:/m\"]\\n[env]\\nADDED=\"from file\"\\nIN_IMAGE=\"\"\\n' > {shared}/env.toml"),
+    Case("flags win over the file", ("--environment={shared}/env2.toml", "--container-workdir=/tmp"), ("pwd",), "^/tmp$", setup="printf 'image=\"{image}\"\\nworkdir=\"/opt\"\\n' > {shared}/env2.toml"),
+    Case("a file by its name", ("--environment=named",), ("cat", "/etc/mark"), "^image$", setup="printf 'image=\"{image}\"\\n' > {shared}/named.toml", environ={"EDF_PATH": "{shared}"}),
+    refused("a file with a mistake", "--environment={shared}/bad.toml", err="bad.toml", setup="printf 'imagine=1\\n' > {shared}/bad.toml"),
+]  # fmt: skip
+
+TABLE = {
+    "image": IMAGES, "mounts": MOUNTS, "workdir": FOLDERS, "user": WHO, "rootfs": ROOTFS,
+    "home": HOME, "entrypoint": ENTRYPOINTS, "env": ENVIRON, "unshare": NAMESPACES,
+    "variables": VARIABLES, "tasks": TASKS, "ours": OURS,
+}  # fmt: skip
+
+ALL = [(f"{group}: {case.name}", case) for group, cases in TABLE.items() for case in cases]

@@ -1,0 +1,33 @@
+"""The table of flags, through the wrapper."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from concurrent.futures import Future
+
+import pytest
+
+from tests.slurm.cases import ALL
+from tests.slurm.doors import WRAPPER, check_case, run_selected
+from tests.slurm.rig import Rig
+
+pytestmark = pytest.mark.slurm
+
+Outcomes = dict[str, Future[subprocess.CompletedProcess[str]]]
+
+
+@pytest.fixture(scope="module")
+def outcomes(rig: Rig, request: pytest.FixtureRequest) -> Iterator[Outcomes]:
+    yield from run_selected(rig, WRAPPER, request, "test_the_wrapper_does_what_the_table_says")
+
+
+@pytest.mark.parametrize("name", [name for name, _ in ALL])
+def test_the_wrapper_does_what_the_table_says(rig: Rig, outcomes: Outcomes, name: str) -> None:
+    check_case(rig, dict(ALL)[name], outcomes[name].result())
+
+
+def test_nothing_is_left_of_all_that(rig: Rig, outcomes: Outcomes) -> None:
+    for outcome in outcomes.values():
+        outcome.result()
+    assert rig.remains() == []
