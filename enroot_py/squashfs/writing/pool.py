@@ -7,7 +7,7 @@ from queue import SimpleQueue
 from threading import Lock, Thread
 
 from enroot_py.errors import SquashfsError
-from enroot_py.squashfs.compressors import Compress, make_compressor
+from enroot_py.squashfs.compressors import make_compressor
 from enroot_py.squashfs.file_content import FileBlocks
 from enroot_py.squashfs.format import DATA_UNCOMPRESSED
 from enroot_py.squashfs.options import SquashfsOptions
@@ -86,14 +86,16 @@ class CompressorPool:
 
     def _start(self) -> None:
         for number in range(self._processors):
-            # A compressor has a state that threads cannot share.
-            compress = make_compressor(self._options)
-            thread = Thread(target=_work, args=(self._jobs, compress), name=f"squashfs-{number}")
+            arguments = (self._jobs, self._options)
+            thread = Thread(target=_work, args=arguments, name=f"squashfs-{number}")
             thread.start()
             self._threads.append(thread)
 
 
-def _work(jobs: SimpleQueue[Job | None], compress: Compress) -> None:
+def _work(jobs: SimpleQueue[Job | None], options: SquashfsOptions) -> None:
+    # A compressor has a state that threads cannot share, and some may be used only where they
+    # were made.
+    compress = make_compressor(options)
     get: Callable[[], Job | None] = jobs.get
     while (job := get()) is not None:
         try:
