@@ -23,7 +23,7 @@ from enroot_py.operations.spawn import Container, spawn
 from enroot_py.plan.fstab import Mount
 from enroot_py.plan.spec import StartSpec
 from enroot_py.settings import Settings, load_settings
-from tests.hooks.contexts import write_file
+from tests.hooks.contexts import inheritable_descriptors, write_file
 from tests.hooks.sandbox import Sandbox, identity, sandbox_in
 from tests.operations.starting import gone, make_image
 
@@ -139,6 +139,17 @@ def test_a_failing_hook_keeps_its_name_and_status(sandbox: Sandbox, settings: Se
     with pytest.raises(HookError) as caught:
         spawn(StartSpec("box", ("true",)), settings=settings)
     assert (caught.value.path, caught.value.status) == (str(path), 3)
+
+
+def test_hooks_do_not_hold_the_channels_of_a_spawn(sandbox: Sandbox, settings: Settings) -> None:
+    """A daemon that a hook leaves behind would otherwise keep `spawn` waiting."""
+    seen = sandbox.folder / "seen"
+    sandbox.hook("50-fds.sh", f"#!/bin/sh\nls /proc/self/fd > {seen}\n")
+    assert output_of(StartSpec("box", ("true",)), settings) == ("", 0)
+    own = {"0", "1", "2", "3"}  # the last one is the listing's
+    assert (
+        set(seen.read_text().split()) - inheritable_descriptors() == own - inheritable_descriptors()
+    )
 
 
 def test_an_image_is_unpacked_where_nothing_serves_it(sandbox: Sandbox, settings: Settings) -> None:

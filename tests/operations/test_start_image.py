@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -106,6 +107,7 @@ def test_the_server_is_out_of_the_containers_reach(images: Images) -> None:
         assert os.readlink(f"/proc/{pid}/ns/mnt") == os.readlink("/proc/self/ns/mnt")
         assert os.readlink(f"/proc/{pid}/ns/user") == os.readlink("/proc/self/ns/user")
         assert Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text() == ""
+        assert os.getsid(int(pid)) != os.getsid(process.pid)  # no signals from the terminal
         descriptors = {os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")}
         assert all(
             name in ("/dev/null", "/dev/fuse", "/fuse", str(images.image)) or "memfd" in name
@@ -226,3 +228,36 @@ def test_a_damaged_image_is_refused_in_words(images: Images, damage: str) -> Non
         assert "Traceback" not in done.stderr
         assert str(images.image) in done.stderr
     assert not gone(str(images.image))
+
+
+def kill_at_random_moments(images: Images, count: int) -> None:
+    """Start and kill; the moments are spread over a whole start and a bit more."""
+    for options in ((), ("--pid",)):
+        command = [
+            str(images.programs / "enroot"),
+            "start",
+            *options,
+            str(images.image),
+            "sleep",
+            "9",
+        ]
+        for number in range(count):
+            process = subprocess.Popen(
+                command, env=images.environ,
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            )  # fmt: skip
+            time.sleep(0.12 * number / count)
+            process.kill()
+            process.wait()
+    assert not gone(str(images.image))
+    assert images.start(str(images.image), "echo", "fine") == "fine\n"
+    assert os.listdir(images.folder / "run/enroot") == []
+
+
+def test_no_process_is_left_by_a_start_killed_at_any_moment(images: Images) -> None:
+    kill_at_random_moments(images, 20)
+
+
+@pytest.mark.soak
+def test_no_process_is_left_by_many_starts_killed(images: Images) -> None:
+    kill_at_random_moments(images, 200)
