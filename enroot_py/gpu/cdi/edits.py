@@ -44,9 +44,7 @@ def merge_edits(parts: Iterable[ContainerEdits]) -> ContainerEdits:
     for part in parts:
         env.update((text.partition("=")[0], text) for text in part.env)
         nodes.update((node.path, node) for node in part.device_nodes)
-        for mount in part.mounts:
-            mounts.pop(mount.container_path, None)
-            mounts[mount.container_path] = mount
+        mounts.update((mount.container_path, mount) for mount in part.mounts)
         hooks += part.hooks
         net += part.net_devices
         gids += part.additional_gids

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import struct
 import sys
 from pathlib import Path
 
@@ -63,6 +64,16 @@ def test_missing_files_folders_and_pipes_give_nothing(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for name in ("missing", "pipe", "."):
         assert read_elf(str(tmp_path / name)) is None
+
+
+@pytest.mark.parametrize("offset", [1 << 20, 1 << 63])
+def test_a_name_beyond_the_strings_is_nothing(tmp_path: Path, offset: int) -> None:
+    path = tmp_path / "liba.so"
+    write_stub(path, "liba.so.1")
+    data = path.read_bytes()
+    place = data.index(struct.pack("<qQ", 14, 1))
+    path.write_bytes(data[:place] + struct.pack("<qQ", 14, offset) + data[place + 16 :])
+    assert read_elf(str(path)) is None
 
 
 def test_damaged_files_never_raise(tmp_path: Path) -> None:
