@@ -1,0 +1,289 @@
+#include "keeper.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <limits.h>
+#include <linux/sched.h>
+#include <poll.h>
+#include <signal.h>
+#include <slurm/spank.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cleanup.h"
+
+#ifndef PYXIS_PYTHON
+#define PYXIS_PYTHON "/usr/bin/python3"
+#endif
+#ifndef PYXIS_PACKAGES
+#define PYXIS_PACKAGES "/usr/lib/python3/dist-packages"
+#endif
+#define KEEPER_SCRIPT PYXIS_PACKAGES "/pyxis_py/keeper.py"
+
+/* The keeper's descriptors: its standard ones, the request, the answer, and `start`'s line. */
+enum { KEEPER_FDS = 6 };
+
+#define LOG_TAIL 8192
+#define DEFAULT_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+extern char **environ;
+
+const char *word_value(int count, char **words, const char *key)
+{
+	for (int i = 0; i < count; ++i) {
+		const char *value = record_value(words[i], key);
+
+		if (value != NULL)
+			return value;
+	}
+	return NULL;
+}
+
+int memory_file(const char *name)
+{
+	return memfd_create(name, MFD_CLOEXEC);
+}
+
+static void fail_child(const char *what, const char *on)
+{
+	(void)dprintf(STDERR_FILENO, "%s %s: %s\n", what, on, strerror(errno));
+	_exit(127);
+}
+
+static int become(const struct account *account)
+{
+	/* Slurm may have lowered the effective ids only; what is saved must go as well. */
+	if (geteuid() != 0 && seteuid(0) < 0)
+		return geteuid() == account->uid ? 0 : -1;
+	if (setgroups((size_t)account->group_count, account->groups) < 0 ||
+	    setresgid(account->gid, account->gid, account->gid) < 0)
+		return -1;
+	return setresuid(account->uid, account->uid, account->uid);
+}
+
+/* Put descriptors at 0, 1, …, and close all others. */
+static int place(const int *fds, int count)
+{
+	int high[KEEPER_FDS];
+
+	for (int i = 0; i < count; ++i) {
+		high[i] = fcntl(fds[i], F_DUPFD, KEEPER_FDS);
+		if (high[i] < 0)
+			return -1;
+	}
+	for (int i = 0; i < count; ++i)
+		if (dup2(high[i], i) < 0)
+			return -1;
+	if (syscall(SYS_close_range, count, ~0U, 0) < 0)
+		for (long fd = count, limit = sysconf(_SC_OPEN_MAX); fd < limit; ++fd)
+			close((int)fd);
+	return 0;
+}
+
+static void reset_signals(void)
+{
+	sigset_t none;
+
+	for (int number = 1; number < NSIG; ++number)
+		(void)signal(number, SIG_DFL);
+	sigemptyset(&none);
+	(void)sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+/* The child: never returns. It may be a copy of a process with threads, so no memory is asked for. */
+__attribute__((noreturn)) static void run(const struct keeper_call *call, const int *fds, int count)
+{
+	const char *python = call->python != NULL ? call->python : PYXIS_PYTHON;
+	const char *inherited = getenv("PATH");
+	char path[4096];
+	char *few[] = { path, NULL };
+	char *const words[] = { (char *)python, "-I", "-S", KEEPER_SCRIPT,
+				(char *)call->verb, NULL };
+
+	(void)snprintf(path, sizeof(path), "PATH=%s", inherited ? inherited : DEFAULT_PATH);
+	reset_signals();
+	if (place(fds, count) < 0)
+		_exit(126);
+	if (call->account != NULL && become(call->account) < 0)
+		fail_child("cannot become the job's user for", call->verb);
+	if (access(KEEPER_SCRIPT, R_OK) < 0)
+		fail_child("the Python package is not where the plugin was built for:",
+			   KEEPER_SCRIPT);
+	if (!call->own_environ && chdir("/") < 0)
+		fail_child("cannot change to", "/");
+	(void)execve(python, words, call->own_environ ? environ : few);
+	fail_child("cannot execute the Python interpreter", python);
+	_exit(127);
+}
+
+/* Write the request to a file of its own; returns its descriptor. */
+static int request_file(const struct request *request)
+{
+	int fd;
+	size_t done = 0;
+
+	if (request->failed) {
+		errno = ENOMEM;
+		return -1;
+	}
+	fd = memory_file("request");
+	while (fd >= 0 && done < request->size) {
+		ssize_t written = pwrite(fd, request->data + done, request->size - done,
+					 (off_t)done);
+
+		if (written < 0 && errno == EINTR)
+			continue;
+		if (written <= 0) {
+			close_and_forget(&fd);
+			break;
+		}
+		done += (size_t)written;
+	}
+	return fd;
+}
+
+static pid_t fork_sibling(int *pid_fd)
+{
+	*pid_fd = -1;
+	/* The C library's fork() can make no sibling. Kernels before 5.2 leave *pid_fd alone. */
+	return (pid_t)syscall(SYS_clone, CLONE_PARENT | CLONE_PIDFD | SIGCHLD, NULL, pid_fd, NULL,
+			      NULL);
+}
+
+/* pid_fd NULL: an ordinary child. */
+static pid_t launch(const struct keeper_call *call, int *pid_fd)
+{
+	AUTO_CLOSE int null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	AUTO_CLOSE int request_fd = request_file(call->request);
+	const int fds[KEEPER_FDS] = { null_fd,	  call->log_fd,	   call->log_fd,
+				      request_fd, call->answer_fd, call->line_fd };
+	pid_t pid;
+
+	if (null_fd < 0 || request_fd < 0)
+		return -1;
+	pid = pid_fd != NULL ? fork_sibling(pid_fd) : fork();
+	if (pid == 0) {
+		/* A terminal's signals are for the task; the container must outlive a ^C. */
+		if (pid_fd != NULL)
+			(void)setsid();
+		run(call, fds, call->line_fd >= 0 ? KEEPER_FDS : KEEPER_FDS - 1);
+	}
+	return pid;
+}
+
+pid_t keeper_start(const struct keeper_call *call, int *pid_fd)
+{
+	return launch(call, pid_fd);
+}
+
+bool keeper_await(int line_fd, int pid_fd)
+{
+	struct pollfd polled[] = { { .fd = line_fd, .events = POLLIN },
+				   { .fd = pid_fd, .events = POLLIN } };
+	char byte;
+
+	for (;;) {
+		int ready = poll(polled, 2, -1);
+
+		if (ready < 0 && errno == EINTR)
+			continue;
+		if (ready < 0)
+			return false;
+		if (polled[0].revents != 0)
+			return recv(line_fd, &byte, 1, MSG_DONTWAIT) == 1;
+		if (polled[1].revents != 0)
+			return false;
+	}
+}
+
+void answer_print(const struct answer *answer)
+{
+	for (const char *at = answer_next(answer, NULL); at != NULL; at = answer_next(answer, at)) {
+		const char *text = record_value(at, "error");
+
+		if (text != NULL)
+			slurm_error("pyxis: %s", text);
+		else if ((text = record_value(at, "log")) != NULL)
+			slurm_spank_log("pyxis: %s", text);
+		else if ((text = record_value(at, "info")) != NULL)
+			slurm_info("pyxis: %s", text);
+	}
+}
+
+void keeper_complain(const char *verb, const char *fault, int log_fd)
+{
+	char text[LOG_TAIL + 1];
+	char *rest = text;
+	struct stat status;
+	ssize_t size = 0;
+
+	slurm_error("pyxis: the container's keeper (%s) gave no usable answer: %s", verb, fault);
+	if (log_fd >= 0 && fstat(log_fd, &status) == 0)
+		size = pread(log_fd, text, LOG_TAIL,
+			     status.st_size > LOG_TAIL ? status.st_size - LOG_TAIL : 0);
+	if (size <= 0)
+		return;
+	text[size] = '\0';
+	slurm_error("pyxis: what it printed:");
+	for (char *line; (line = strsep(&rest, "\n")) != NULL;)
+		if (*line != '\0')
+			slurm_error("pyxis:     %s", line);
+}
+
+/* Wait for a child; kill it when its time is over. Returns what is wrong, or NULL. */
+static const char *wait_for(pid_t pid, int seconds)
+{
+	AUTO_CLOSE int pid_fd = (int)syscall(SYS_pidfd_open, pid, 0);
+	struct pollfd polled = { .fd = pid_fd, .events = POLLIN };
+	const char *fault = NULL;
+	int ready;
+
+	if (pid_fd >= 0) {
+		do
+			ready = poll(&polled, 1, seconds * 1000);
+		while (ready < 0 && errno == EINTR);
+		if (ready == 0) {
+			(void)kill(pid, SIGKILL);
+			fault = "it took too long";
+		}
+	}
+	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+		;
+	return fault;
+}
+
+int keeper_ask(struct keeper_call *call, int seconds, struct answer *answer)
+{
+	AUTO_CLOSE int answer_fd = memory_file("answer");
+	AUTO_CLOSE int log_fd = memory_file("log");
+	const char *fault, *status;
+	pid_t pid;
+
+	call->answer_fd = answer_fd;
+	call->log_fd = log_fd;
+	call->line_fd = -1;
+	pid = answer_fd < 0 || log_fd < 0 ? -1 : launch(call, NULL);
+	if (pid < 0) {
+		slurm_error("pyxis: cannot start the container's keeper (%s): %s", call->verb,
+			    strerror(errno));
+		return -1;
+	}
+	fault = wait_for(pid, seconds);
+	if (fault == NULL)
+		fault = answer_read(answer, answer_fd);
+	if (fault != NULL) {
+		keeper_complain(call->verb, fault, log_fd);
+		return -1;
+	}
+	answer_print(answer);
+	status = answer_first(answer, "status");
+	return strcmp(status, "error") == 0 ? -1 : 0;
+}

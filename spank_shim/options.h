@@ -1,0 +1,27 @@
+/* The flags as they were given, raw; what they mean is the keeper's business. */
+#ifndef PYXIS_OPTIONS_H
+#define PYXIS_OPTIONS_H
+
+#include <slurm/spank.h>
+#include <stdbool.h>
+
+#include "records.h"
+
+/* Make every flag of options_table.h known to srun, sbatch, salloc or slurmstepd. */
+int options_register(spank_t spank);
+
+/* Whether a flag was given, or a variable that stands for one is in the environment. */
+bool options_any(spank_t spank);
+
+/* Add the flags to a request, in the order given. */
+void options_add(struct request *request);
+
+/*
+ * Keep in the environment what Slurm does not pass on: it hands over one value of each flag, the
+ * last. Called where the command line was read.
+ */
+int options_keep_repeated(void);
+
+void options_free(void);
+
+#endif

@@ -1,0 +1,66 @@
+/* srun, sbatch, salloc: check what was given before anything is submitted. */
+#include "step.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cleanup.h"
+#include "keeper.h"
+#include "options.h"
+#include "records.h"
+
+/* A registry may be slow; nobody waits longer at a prompt. */
+#define SUBMIT_SECONDS 180
+
+extern char **environ;
+
+static int set_variables(const struct answer *answer)
+{
+	for (const char *at = answer_next(answer, NULL); at != NULL; at = answer_next(answer, at)) {
+		const char *text = record_value(at, "setenv");
+		AUTO_FREE char *copy = text != NULL ? strdup(text) : NULL;
+		char *equals = copy != NULL ? strchr(copy, '=') : NULL;
+
+		if (text == NULL)
+			continue;
+		if (equals == NULL || equals == copy)
+			return -1;
+		*equals = '\0';
+		if (setenv(copy, equals + 1, 1) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+int submit_post_opt(spank_t spank, int count, char **words)
+{
+	AUTO_REQUEST struct request request = { 0 };
+	AUTO_ANSWER struct answer answer = { 0 };
+	struct keeper_call call = {
+		.verb = "local",
+		.python = word_value(count, words, "python"),
+		.request = &request,
+		.own_environ = true,
+	};
+
+	if (options_keep_repeated() < 0) {
+		slurm_error("pyxis: cannot change the environment");
+		return -1;
+	}
+	if (!options_any(spank))
+		return 0;
+	request_add(&request, "version", "1");
+	for (int i = 0; i < count; ++i)
+		request_add(&request, "word", words[i]);
+	options_add(&request);
+	request_add(&request, "context", program_invocation_short_name);
+	request_add_all(&request, "env", environ);
+	if (keeper_ask(&call, SUBMIT_SECONDS, &answer) < 0)
+		return -1;
+	if (set_variables(&answer) < 0) {
+		slurm_error("pyxis: cannot change the environment");
+		return -1;
+	}
+	return 0;
+}
