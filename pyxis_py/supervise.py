@@ -14,17 +14,19 @@ from pyxis_py.keeper_process import ask, encode_request
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from types import FrameType
     from typing import NoReturn
 
     from pyxis_py.job import JobFacts
     from pyxis_py.records import Answer
     from pyxis_py.rendezvous import Rendezvous
 
-_LEFT_TO_THE_COMMAND = (
-    signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2,
-    signal.SIGALRM, signal.SIGWINCH,
+_FORWARDED = (
+    signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM,
+    signal.SIGINT, signal.SIGQUIT, signal.SIGWINCH,
 )  # fmt: skip
-"""Slurm sends signals to all processes of a task, and a terminal to all of its group."""
+_FROM_TERMINALS = (signal.SIGINT, signal.SIGQUIT, signal.SIGWINCH)
+"""A terminal sends them to the command as well; Slurm sends every signal to this process alone."""
 
 
 def supervise(
@@ -44,14 +46,17 @@ def supervise(
         answer: what the start left to do.
         meeting: tells which task is the last.
     """
+    signal.pthread_sigmask(signal.SIG_BLOCK, _FORWARDED)
     pid = os.fork()
     if pid == 0:
         from pyxis_py.task import run_and_explain
 
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _FORWARDED)
         os._exit(run_and_explain(become))
-    for number in _LEFT_TO_THE_COMMAND:
-        signal.signal(number, signal.SIG_IGN)
+    _forward_signals(pid)
     status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    for number in _FORWARDED:
+        signal.signal(number, signal.SIG_IGN)  # what is left to do is to be done
     if meeting.end():
         _finish(job, words, options, answer, meeting)
     if status < 0:
@@ -59,6 +64,19 @@ def supervise(
             signal.signal(-status, signal.SIG_DFL)
         os.kill(os.getpid(), -status)
     os._exit(status if status >= 0 else 128 - status)
+
+
+def _forward_signals(pid: int) -> None:
+    def forward(number: int, frame: FrameType | None) -> None:
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            pass  # it has just ended
+
+    for number in _FORWARDED:
+        at_terminal = number in _FROM_TERMINALS and os.isatty(0)
+        signal.signal(number, signal.SIG_IGN if at_terminal else forward)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _FORWARDED)
 
 
 def _finish(

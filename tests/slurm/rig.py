@@ -114,6 +114,13 @@ class Rig:
         """The folder that node `number`, counted from 1, has at `local`."""
         return self.base / f"node{number}"
 
+    def folder(self, name: str) -> Path:
+        """Make a folder of the user's in `shared`."""
+        path = self.shared / name
+        path.mkdir()
+        os.chown(path, self.user.pw_uid, self.user.pw_gid)
+        return path
+
     def start(self) -> None:
         """Start munged, slurmctld and the slurmds; return once the nodes are idle."""
         self._write_files()
@@ -254,17 +261,14 @@ class Rig:
     def wait_for_job(self, job: str, *, timeout: float = 60) -> str:
         """Wait until a job has ended and its nodes are free; return its state."""
 
-        def state() -> str:
+        def states() -> set[str]:
             done = self.run("scontrol", "-o", "show", "job", job)
             words = [word for word in done.stdout.split() if word.startswith("JobState=")]
-            return words[-1].partition("=")[2] if words else "GONE"
+            return {word.partition("=")[2] for word in words}
 
-        _wait_until(
-            lambda: state() not in ("PENDING", "RUNNING", "COMPLETING", "CONFIGURING"),
-            f"job {job}",
-            timeout=timeout,
-        )
-        return state()
+        active = {"PENDING", "RUNNING", "COMPLETING", "CONFIGURING"}
+        _wait_until(lambda: not states() & active, f"job {job}", timeout=timeout)
+        return " ".join(sorted(states()))
 
     @contextmanager
     def plugstack(self, text: str) -> Iterator[None]:
@@ -277,8 +281,18 @@ class Rig:
         finally:
             path.write_text(before)
 
-    def remains(self) -> list[str]:
-        """What containers have left behind on any node: files, processes, mounts."""
+    def remains(self, *, within: float = 5) -> list[str]:
+        """What containers have left behind on any node: files and processes.
+
+        Args:
+            within: seconds to wait for ends that are on their way.
+        """
+        deadline = time.monotonic() + within
+        while (left := self._remains()) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        return left
+
+    def _remains(self) -> list[str]:
         left = []
         for number in range(1, NODES + 1):
             folder = self.node(number)
@@ -328,9 +342,14 @@ def _container_processes(uid: int) -> list[str]:
         try:
             if os.stat(f"/proc/{name}").st_uid != uid:
                 continue
-            if os.stat(f"/proc/{name}/ns/user").st_ino != own:
+            if os.stat(f"/proc/{name}/ns/user").st_ino != own and not _is_ending(name):
                 words = Path(f"/proc/{name}/cmdline").read_bytes().replace(b"\0", b" ").decode()
                 found.append(f"process {name}: {words}")
         except OSError:
             continue
     return found
+
+
+def _is_ending(pid: str) -> bool:
+    """A zombie, or a process that the kernel is taking down: it has no memory any more."""
+    return Path(f"/proc/{pid}/statm").read_text().split()[0] == "0"

@@ -1,0 +1,257 @@
+"""Steps, jobs and containers over time, through the wrapper: names, saving, batch scripts, ends."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.slurm.images import make_image
+from tests.slurm.rig import Rig
+
+pytestmark = pytest.mark.slurm
+
+SRUN = ("pyxis-srun", "-w", "node1")
+
+
+@pytest.fixture
+def name(rig: Rig, request: pytest.FixtureRequest) -> Iterator[str]:
+    """The name of a container that is removed afterwards."""
+    name = "n" + str(abs(hash(request.node.name)) % 10**8)
+    yield name
+    for number in range(1, 5):
+        for path in rig.node(number).glob(f"data-*/pyxis_*{name}"):
+            rig.run("srun", "-w", f"node{number}", "enroot", "remove", "-f", path.name)
+    assert rig.remains() == []
+
+
+@pytest.fixture
+def image(rig: Rig) -> str:
+    return f"--container-image={rig.shared}/image.sqsh"
+
+
+def step(rig: Rig, *words: str, **environ: str) -> tuple[int, str, str]:
+    done = rig.run(*SRUN, *words, **environ)
+    return done.returncode, done.stdout.strip(), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("mode", "with_image", "expected"),
+    [
+        # absent: C09's first two rows
+        ("", True, "made"), (":create", True, "made"), (":no_exec", True, "made"),
+        (":exec", True, "not running"), ("", False, "no such container"),
+        (":create", False, "no such container"), (":exec", False, "not running"),
+        (":no_exec", False, "no such container"),
+    ],
+)  # fmt: skip
+def test_a_name_that_nothing_has(
+    rig: Rig, name: str, image: str, mode: str, with_image: bool, expected: str
+) -> None:
+    flags = [f"--container-name={name}{mode}", *([image] if with_image else [])]
+    status, out, err = step(rig, *flags, "echo", "made")
+    assert (status == 0) == (expected == "made"), err
+    assert expected in out + err
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected"),
+    [("", "kept"), (":no_exec", "kept"), (":create", "exists"), (":exec", "not running")],
+)
+def test_a_name_that_an_idle_container_has(
+    rig: Rig, name: str, image: str, mode: str, expected: str
+) -> None:
+    made = step(rig, image, f"--container-name={name}", "--container-writable",
+                "sh", "-c", "echo kept > /kept")  # fmt: skip
+    assert made[0] == 0, made
+    # The image that is given too is not unpacked again.
+    status, out, err = step(rig, image, f"--container-name={name}{mode}", "cat", "/kept")
+    assert (status == 0) == (expected == "kept"), err
+    assert expected in out + err
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected"), [("", "joined"), (":exec", "joined"), (":no_exec", "apart")]
+)
+def test_a_name_that_a_running_container_has(
+    rig: Rig, name: str, image: str, mode: str, expected: str
+) -> None:
+    flag = f"--container-name={name}"
+    ready = rig.shared / f"ready-{name}"
+    mount = f"--container-mounts={rig.shared}:/shared"
+    script = f"readlink /proc/self/ns/mnt > /shared/{ready.name}; sleep 30"
+    with rig.popen(*SRUN, image, flag, mount, "sh", "-c", script) as first:
+        try:
+            wait_for(ready)
+            status, out, err = step(rig, f"{flag}{mode}", "readlink", "/proc/self/ns/mnt")
+            assert status == 0, err
+            assert (out == ready.read_text().strip()) == (expected == "joined")
+            refused = step(rig, image, f"{flag}:create", "true")
+            assert refused[0] != 0 and "exists" in refused[2]
+        finally:
+            first.terminate()
+            first.communicate()
+
+
+def test_mounts_are_ignored_when_a_running_container_is_joined(
+    rig: Rig, name: str, image: str
+) -> None:
+    flag = f"--container-name={name}"
+    ready = rig.shared / f"ready-{name}"
+    mount = f"--container-mounts={rig.shared}:/shared"
+    script = f"touch /shared/{ready.name}; sleep 30"
+    with rig.popen(*SRUN, image, flag, mount, "sh", "-c", script) as first:
+        try:
+            wait_for(ready)
+            status, out, err = step(
+                rig, flag, "--container-mounts=/usr:/late", "sh", "-c", "test -e /late || echo no"
+            )
+            assert (status, out) == (0, "no")
+            assert "--container-mounts is ignored" in err
+            lacking = step(rig, flag, "--container-unshare=ipc", "true")
+            assert lacking[0] != 0 and "no ipc namespace of its own" in lacking[2]
+        finally:
+            first.terminate()
+            first.communicate()
+
+
+def test_a_saved_container_is_an_image(rig: Rig, image: str) -> None:
+    saved = rig.shared / "saved.sqsh"
+    save = step(rig, image, f"--container-save={saved}", "--container-writable",
+                "sh", "-c", "echo new > /new; exit 3")  # fmt: skip
+    assert save[0] == 3
+    assert f"to {saved}" in save[2]
+    assert step(rig, f"--container-image={saved}", "cat", "/new")[1] == "new"
+    again = step(rig, f"--container-image={saved}", "--container-save=./saved.sqsh",
+                 "--container-writable", "sh", "-c", "echo more > /more")  # fmt: skip
+    assert again[0] == 0
+    assert step(rig, f"--container-image={saved}", "cat", "/new", "/more")[1] == "new\nmore"
+    assert rig.remains() == []
+
+
+def test_the_last_of_several_tasks_saves(rig: Rig, image: str) -> None:
+    saved = rig.shared / "saved-by-last.sqsh"
+    status, _, err = step(
+        rig, "-n4", image, f"--container-save={saved}", "--container-writable",
+        "sh", "-c", "sleep 0.$SLURM_PROCID; touch /from-$SLURM_PROCID",
+    )  # fmt: skip
+    assert (status, err.count("saved container")) == (0, 1)
+    listed = step(rig, f"--container-image={saved}", "ls", "/")[1].split()
+    assert {f"from-{number}" for number in range(4)} <= set(listed)
+    assert rig.remains() == []
+
+
+def test_one_container_a_node_for_sixteen_tasks(rig: Rig, image: str) -> None:
+    script = "echo $SLURMD_NODENAME $(readlink /proc/self/ns/mnt) $(readlink /proc/self/ns/user)"
+    done = rig.run("pyxis-srun", "-N4", "-n16", "--ntasks-per-node=4", image, "sh", "-c",
+                   f"{script}; sleep 1")  # fmt: skip
+    lines = done.stdout.splitlines()
+    assert len(lines) == 16, done.stderr
+    assert len(set(lines)) == 4
+    assert len({line.split()[1] for line in lines}) == 4
+
+
+def test_the_flags_stand_anywhere(rig: Rig, image: str) -> None:
+    done = rig.run("pyxis-srun", image, "-w", "node1", "--container-workdir", "/opt", "-n", "2",
+                   "-l", "--container-readonly", "pwd")  # fmt: skip
+    assert sorted(done.stdout.splitlines()) == ["0: /opt", "1: /opt"], done.stderr
+
+
+def test_standard_input_reaches_the_task(rig: Rig, image: str) -> None:
+    done = rig.run("pyxis-srun", image, "cat", stdin="typed\n")
+    assert done.stdout == "typed\n"
+
+
+def test_several_programs_in_one_step(rig: Rig, image: str) -> None:
+    (rig.shared / "programs.conf").write_text("0 echo first %t\n1-2 cat /etc/mark\n")
+    done = rig.run(*SRUN, "-n3", "-l", image, "--multi-prog", "programs.conf")
+    assert sorted(done.stdout.splitlines()) == ["0: first 0", "1: image", "2: image"], done.stderr
+
+
+def test_steps_of_one_allocation(rig: Rig, image: str) -> None:
+    script = (
+        f"pyxis-srun -n1 --overlap {image} sh -c 'sleep 1; cat /etc/mark' &"
+        f" pyxis-srun -n1 --overlap {image} cat /etc/mark; wait"
+    )
+    done = rig.run("salloc", "-Q", "-w", "node1", "-n2", "sh", "-c", script)
+    assert done.stdout.split() == ["image", "image"], done.stderr
+
+
+@pytest.mark.parametrize("way", ["in the script", "on the command line", "variable", "wrap"])
+def test_a_batch_script_runs_in_the_image(rig: Rig, image: str, way: str) -> None:
+    log = rig.shared / f"batch-{way.replace(' ', '-')}.out"
+    body = 'cat /etc/mark; echo args $1; test -r "$0" && echo readable; echo $SLURM_JOB_NAME'
+    in_script = f"#SBATCH {image} -J inner --container-workdir=/opt\n"
+    script = rig.shared / "job.sh"
+    script.write_text(f"#!/bin/sh\n{in_script if way == 'in the script' else ''}{body}\npwd\n")
+    words = ["--parsable", f"--output={log}", "-w", "node1"]
+    environ = {}
+    if way == "variable":
+        environ = {"PYXIS_CONTAINER_IMAGE": image.partition("=")[2]}
+    elif way != "in the script":
+        words.append(image)
+    last = [f"--wrap={body}; pwd"] if way == "wrap" else [str(script), "one"]
+    done = rig.run("pyxis-sbatch", *words, *last, **environ)
+    assert done.returncode == 0, done.stderr
+    assert rig.wait_for_job(done.stdout.strip()) == "COMPLETED", log.read_text()
+    lines = log.read_text().splitlines()
+    given = "args" if way == "wrap" else "args one"
+    named = {"in the script": "inner", "wrap": "wrap"}.get(way, "job.sh")
+    folder = "/opt" if way == "in the script" else "/srv"
+    assert lines == ["image", given.strip(), "readable", named, folder]
+
+
+def test_a_batch_script_without_container_flags_is_submitted_as_it_is(rig: Rig) -> None:
+    log = rig.shared / "plain.out"
+    script = rig.shared / "plain.sh"
+    script.write_text("#!/bin/sh\ntest -e /etc/debian_version && echo host\n")
+    done = rig.run("pyxis-sbatch", "--parsable", f"--output={log}", str(script))
+    assert rig.wait_for_job(done.stdout.strip()) == "COMPLETED", done.stderr
+    assert log.read_text() == "host\n"
+
+
+def test_components_of_a_step_have_images_of_their_own(rig: Rig, image: str) -> None:
+    other = make_image(rig.shared / "other.sqsh", mark="other")
+    done = rig.run(
+        "salloc", "-Q", "-w", "node1", "-n1", ":", "-w", "node2", "-n1",
+        "pyxis-srun", "--het-group=0", "-l", image, "cat", "/etc/mark",
+        ":", "--het-group=1", f"--container-image={other}", "cat", "/etc/mark",
+        timeout=40,
+    )  # fmt: skip
+    assert sorted(done.stdout.split()) == ["0:", "1:", "image", "other"], done.stderr
+
+
+def test_an_array_runs_from_one_image_and_leaves_nothing(rig: Rig, image: str) -> None:
+    log = rig.folder("array")
+    script = rig.shared / "array.sh"
+    script.write_text(
+        f"#!/bin/sh\n#SBATCH {image} -n1\necho $SLURM_ARRAY_TASK_ID $(cat /etc/mark)\n"
+    )
+    done = rig.run("pyxis-sbatch", "--parsable", "--array=1-24", f"--output={log}/%a", str(script))
+    assert rig.wait_for_job(done.stdout.strip(), timeout=80) == "COMPLETED"
+    lines = sorted(path.read_text().strip() for path in log.iterdir())
+    assert lines == sorted(f"{number} image" for number in range(1, 25))
+    assert rig.remains() == []
+
+
+@pytest.mark.parametrize("flags", [(), ("--container-writable", "--container-save=./never.sqsh")])
+def test_a_cancelled_step_leaves_nothing(rig: Rig, image: str, flags: tuple[str, ...]) -> None:
+    ready = rig.shared / f"cancel-{len(flags)}"
+    mount = f"--container-mounts={rig.shared}:/shared"
+    script = f"touch /shared/{ready.name}; sleep 60"
+    with rig.popen("pyxis-srun", "-w", "node2", "-J", ready.name, image, mount, *flags,
+                   "sh", "-c", script) as process:  # fmt: skip
+        wait_for(ready)
+        rig.run("scancel", "--name", ready.name)
+        process.communicate(timeout=30)
+    assert process.returncode != 0, process.returncode
+    assert rig.remains(within=15) == []
+
+
+def wait_for(path: Path) -> None:
+    deadline = time.monotonic() + 30
+    while not path.exists() or not path.parent.exists():
+        assert time.monotonic() < deadline, f"no {path}"
+        time.sleep(0.05)
