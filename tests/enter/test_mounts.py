@@ -170,6 +170,28 @@ def test_targets_are_made_to_fit(box: Box, options: str, source: str, kind: int)
     assert stat.S_IMODE(made.st_mode) == 0
 
 
+def test_a_source_that_is_a_fifo_is_not_waited_for(box: Box) -> None:
+    os.mkfifo(box.source / "fifo")
+    calls = box.apply(entry(f"{box.source}/fifo", "/mnt", "x-create=auto,bind"))
+    assert calls == [(f"{box.source}/fifo", "ROOT/mnt", "", MS_BIND, "")]
+    assert stat.S_ISREG(os.lstat(box.rootfs / "mnt").st_mode)
+
+
+def test_a_source_that_is_swapped_stays_what_was_opened(box: Box) -> None:
+    """Whatever takes the source's name after it was opened is not what gets mounted."""
+
+    class Swapping(RecordingKernel):
+        def mount(self, source: str, target: str, fstype: str, flags: int, data: str = "") -> None:
+            if not self.calls:
+                os.rename(box.source, f"{box.source}.opened")
+                os.symlink("/etc", box.source)
+            super().mount(source, target, fstype, flags, data)
+
+    box.kernel = Swapping()
+    calls = box.apply(entry(box.source, "/mnt", "x-create=dir,bind"))
+    assert calls[0][0] == f"{box.source}.opened"
+
+
 def test_a_missing_target_is_named(box: Box) -> None:
     with pytest.raises(KernelError) as caught:
         box.apply(entry(box.source, "/mnt", "bind"))
