@@ -182,7 +182,9 @@ def _parse(path: str) -> dict[str, Any]:
         line = data[: error.start].count(b"\n") + 1
         raise UsageError(f"{path}:{line}: not UTF-8") from error
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise UsageError(f"{path}: {error}") from error
+        match = re.search(r"line (\d+)", str(error))
+        line = match[1] if match else data.rstrip().count(b"\n") + 1
+        raise UsageError(f"{path}:{line}: {error}") from error
     return values
 
 

@@ -107,9 +107,11 @@ def expand_counts(text: str) -> list[int]:
     """
     counts: list[int] = []
     for item in text.split(","):
-        number, _, repeat = item.partition("(x")
+        number, repeated, repeat = item.partition("(x")
         try:
-            counts += [int(number)] * int(repeat.rstrip(")") or 1)
+            if repeated and not repeat.endswith(")"):
+                raise ValueError(item)
+            counts += [int(number)] * int(repeat[:-1] or 1)
         except ValueError:
             raise UsageError(f"Not a list of numbers of tasks: {text!r}") from None
     return counts

@@ -1,0 +1,160 @@
+"""Command lines of srun and sbatch: flags out, the rest unharmed, tasks through task.py."""
+
+from __future__ import annotations
+
+import pytest
+
+from enroot_py import UsageError
+from pyxis_py.launchers.sbatch import make_script, read_submission, strip_directives
+from pyxis_py.launchers.slurm_options import built_in_options
+from pyxis_py.launchers.srun import (
+    rewrite_programs,
+    split_components,
+    srun_words,
+    task_words,
+)
+from pyxis_py.task import PAYLOAD_MARK, expand_counts, observe_job, parse_line, step_folder
+
+SRUN, SBATCH = built_in_options("srun"), built_in_options("sbatch")
+TASK = task_words([])[:-1]
+
+
+def rewritten(*words: str, environ: dict[str, str] | None = None) -> list[str]:
+    return srun_words(split_components(words, SRUN), environ or {})
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["true"], ["true"]),
+        (["-n2", "true", "-n3"], ["-n2", "true", "-n3"]),
+        (
+            ["--container-image=a", "-n", "2", "cmd", "--container-image=b"],
+            ["-n", "2", *TASK, "--container-image=a", "--", "cmd", "--container-image=b"],
+        ),
+        (
+            ["-l", "--container-image", "a b", "-N", "1", "--container-writable", "cmd"],
+            ["-l", "-N", "1", *TASK, "--container-image=a b", "--container-writable", "--", "cmd"],
+        ),
+        (
+            ["--container-image=a", "x", ":", "-n2", "y"],
+            [*TASK, "--container-image=a", "--", "x", ":", "-n2", "y"],
+        ),
+        (["--container-image=a"], []),
+    ],
+)
+def test_flags_move_to_the_task(words: list[str], expected: list[str]) -> None:
+    assert rewritten(*words) == expected
+
+
+def test_a_variable_alone_makes_a_container() -> None:
+    words = rewritten("cmd", environ={"PYXIS_CONTAINER_IMAGE": "a"})
+    assert words == [*TASK, "--", "cmd"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--container-image=a", "--container-image=b", "cmd"],
+        ["--container-image=a", "--container-writable", "--container-readonly", "cmd"],
+        ["--container-writable=yes", "cmd"],
+        ["--nosuch", "cmd"],
+    ],
+)
+def test_mistakes_end_before_submission(words: list[str]) -> None:
+    with pytest.raises(UsageError):
+        rewritten(*words)
+
+
+def test_every_program_of_several_starts_through_the_task() -> None:
+    text = rewrite_programs("# comment\n0 echo a\n\n1-3  cmd '%t' b\n", ["--container-image=a b"])
+    before = " ".join([*TASK, "'--container-image=a b'", "--"])
+    assert text == f"# comment\n0 {before} echo a\n\n1-3 {before} cmd '%t' b\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "match"),
+    [(["--nosuch=1", "--", "c"], "unknown flag"), (["--batch"], "no command"), ([], "no command")],
+)
+def test_a_task_takes_only_what_our_launchers_write(words: list[str], match: str) -> None:
+    with pytest.raises(UsageError, match=match):
+        parse_line(words)
+
+
+def test_a_task_reads_flags_up_to_the_dashes() -> None:
+    line = parse_line(["--container-image=a=b", "--batch", "--", "c", "--", "--batch"])
+    assert (line.options, line.batch, line.command) == (((0, "a=b"),), True, ("c", "--", "--batch"))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("1", [1]), ("2(x3),1", [2, 2, 2, 1]), ("4,2(x2)", [4, 2, 2])],
+)
+def test_counts_of_tasks(text: str, expected: list[int]) -> None:
+    assert expand_counts(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "a", "2(x", "1;2"])
+def test_counts_that_are_none(text: str) -> None:
+    with pytest.raises(UsageError):
+        expand_counts(text)
+
+
+def test_a_step_is_known_by_slurms_variables() -> None:
+    environ = {
+        "SLURM_JOB_ID": "12", "SLURM_STEP_ID": "3", "SLURM_NODEID": "1",
+        "SLURM_STEP_TASKS_PER_NODE": "2,5", "SLURM_STEP_NUM_TASKS": "7",
+    }  # fmt: skip
+    job = observe_job(environ)
+    assert (job.job, job.step, job.local_tasks, job.tasks) == (12, 3, 5, 7)
+    batch = observe_job(environ, batch=True)
+    assert (batch.step, batch.local_tasks, batch.tasks) == (4294967291, 1, 0)
+    assert step_folder(job, ["--a"]) != step_folder(job, ["--b"])
+    assert step_folder(job, ["--a"]).startswith("12.3.")
+
+
+SCRIPT = """\
+#!/bin/bash
+# a comment
+#SBATCH -N 2 --container-image=in-script --job-name='two words'
+#SBATCH --container-writable
+#SBATCH --time=1
+echo body
+#SBATCH --container-image=too-late
+"""
+
+
+def test_directives_lose_the_flags_and_nothing_else() -> None:
+    kept = strip_directives(SCRIPT, SBATCH, origin="job.sh")
+    assert kept == "#SBATCH -N 2 '--job-name=two words'\n#SBATCH --time=1\n"
+
+
+def test_the_command_line_wins_over_the_script(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    path = tmp_path / "job.sh"
+    path.write_text(SCRIPT)
+    submission = read_submission(["--container-image=here", str(path), "arg"], SBATCH)
+    assert submission is not None
+    flags = [(value.option.name, value.argument) for value in submission.container]
+    assert flags == [("container-writable", ""), ("container-image", "here")]
+    assert (submission.name, submission.arguments) == ("job.sh", ("arg",))
+    text = make_script(submission, SBATCH)
+    head, _, payload = text.partition(PAYLOAD_MARK)
+    assert payload == SCRIPT
+    assert head.splitlines()[0] == "#!/bin/sh"
+    assert '--container-image=here --batch -- "$0" "$@"' in head
+    assert "in-script" not in head
+
+
+def test_what_is_no_script_is_refused(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    path = tmp_path / "job.sh"
+    path.write_text("echo no shell named\n")
+    with pytest.raises(UsageError, match="no batch script"):
+        read_submission([str(path)], SBATCH)
+
+
+def test_wrapped_commands_become_scripts() -> None:
+    submission = read_submission(["--container-image=a", "--wrap=echo 'x'"], SBATCH)
+    assert submission is not None
+    assert submission.text.startswith("#!/bin/sh\n")
+    assert submission.text.endswith("\necho 'x'\n")
+    assert submission.slurm == ()
