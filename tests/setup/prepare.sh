@@ -50,7 +50,7 @@ fi
 [ ! -e /dev/fuse ] || chmod 0666 /dev/fuse
 
 say "Copying the tree to $base/src"
-mkdir -p "$base/results"
+mkdir -p "$base/results" "$base/debs"
 chmod 755 "$base"
 rm -rf "$base/src"
 mkdir "$base/src"
@@ -63,7 +63,7 @@ if git -C "$tree" rev-parse --git-dir > /dev/null 2>&1; then
 else
     (cd "$tree" && tar --exclude=./.demo --exclude=./.venv -cf - .) | tar -C "$base/src" -xf -
 fi
-chown -R "$user:" "$base/src" "$base/results"
+chown -R "$user:" "$base/src" "$base/results" "$base/debs"
 
 say "Making virtual environments in $base"
 (cd "$base/src" && PYTHON=/usr/bin/python3 tests/setup/make_venv.sh "$base/venv" '.[test]')
