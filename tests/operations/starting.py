@@ -14,6 +14,11 @@ from pathlib import Path
 from tests.hooks.sandbox import Sandbox
 
 
+def long_sleep() -> str:
+    """Return a command line that no other test run has: `sleep` for more than a day."""
+    return f"sleep {100000 + os.getpid()}"
+
+
 def make_image(rootfs: Path, image: Path) -> Path:
     """Make a squashfs image of a folder with Debian's mksquashfs."""
     command = ["mksquashfs", rootfs, image, "-noappend", "-quiet", "-no-progress", "-all-root"]

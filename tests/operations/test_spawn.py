@@ -25,7 +25,7 @@ from enroot_py.plan.spec import StartSpec
 from enroot_py.settings import Settings, load_settings
 from tests.hooks.contexts import inheritable_descriptors, write_file
 from tests.hooks.sandbox import Sandbox, identity, sandbox_in
-from tests.operations.starting import gone, make_image
+from tests.operations.starting import gone, long_sleep, make_image
 
 pytestmark = pytest.mark.kernel
 
@@ -81,11 +81,11 @@ def test_the_handles_process_is_the_container(settings: Settings) -> None:
 
 def test_the_end_of_the_block_is_the_containers(settings: Settings) -> None:
     for pid_namespace in (False, True):
-        spec = StartSpec("box", ("sleep", "65432"), unshare_pid=pid_namespace)
+        spec = StartSpec("box", tuple(long_sleep().split()), unshare_pid=pid_namespace)
         with spawn(spec, settings=settings) as container:
             assert container.pid > 0
         assert container.wait() == 128 + signal.SIGKILL
-        assert not gone("sleep 65432")
+        assert not gone(long_sleep())
 
 
 def test_signals_time_limits_and_statuses(settings: Settings) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from tests.hooks.contexts import write_file
 from tests.hooks.sandbox import Sandbox, identity, sandbox_in
-from tests.operations.starting import gone, ignored_signals, running, status_field
+from tests.operations.starting import gone, ignored_signals, long_sleep, running, status_field
 
 pytestmark = pytest.mark.kernel
 
@@ -163,10 +163,11 @@ def test_a_pid_namespaces_first_process_gets_signals_and_dies_with_the_waiting_o
         process.send_signal(number)
         assert process.communicate(timeout=10)[0] == "got\n"
         assert process.returncode == 9
-    with running(sandbox, "--pid", "box", "sh", "-c", "echo ready; exec sleep 54321") as process:
+    script = f"echo ready; exec {long_sleep()}"
+    with running(sandbox, "--pid", "box", "sh", "-c", script) as process:
         process.kill()
         process.wait(10)
-        assert not gone("sleep 54321")
+        assert not gone(long_sleep())
 
 
 def test_a_pid_namespace_stops_and_continues_as_one(sandbox: Sandbox) -> None:

@@ -16,6 +16,7 @@ from tests.hooks.sandbox import Sandbox
 from tests.operations.starting import (
     DEATHS,
     gone,
+    long_sleep,
     make_bare,
     make_image,
     open_modes,
@@ -122,7 +123,7 @@ def test_the_server_is_out_of_the_containers_reach(images: Images) -> None:
 def test_no_process_is_left_after_any_death(
     images: Images, options: tuple[str, ...], death: str
 ) -> None:
-    script = "trap 'exit 9' TERM; sleep 4321 & echo ready; read word; kill %1 2> /dev/null; exit 3"
+    script = f"trap 'exit 9' TERM; {long_sleep()} & echo ready; read word; kill %1; exit 3"
     with running(images, *options, str(images.image), "sh", "-c", script) as process:
         assert any("squashfuse" in line for line in processes_with(str(images.image)))
         number = DEATHS[death]
@@ -132,7 +133,7 @@ def test_no_process_is_left_after_any_death(
         else:
             os.kill(process.pid, number)
             process.wait(10)
-            for line in processes_with("sleep 4321"):
+            for line in processes_with(long_sleep()):
                 os.kill(int(line.split()[0]), signal.SIGKILL)
     assert not gone(str(images.image))
 
