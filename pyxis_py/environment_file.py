@@ -179,11 +179,11 @@ def _parse(path: str) -> dict[str, Any]:
     try:
         values: dict[str, Any] = tomllib.loads(data.decode())
     except UnicodeDecodeError as error:
-        line = data[: error.start].count(b"\n") + 1
-        raise UsageError(f"{path}:{line}: not UTF-8") from error
+        bad = data[: error.start].count(b"\n") + 1
+        raise UsageError(f"{path}:{bad}: not UTF-8") from error
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         match = re.search(r"line (\d+)", str(error))
-        line = match[1] if match else data.rstrip().count(b"\n") + 1
+        line = int(match[1]) if match else data.rstrip().count(b"\n") + 1
         raise UsageError(f"{path}:{line}: {error}") from error
     return values
 

@@ -45,9 +45,10 @@ def run_local(
     environ: Mapping[str, str] | None = None,
     label: bool = False,
 ) -> int:
-    """Run the tasks of a step; return the highest exit status, 128 + N for a death by signal N.
+    """Run the tasks of a step; return 0, or the exit status of the task that failed first.
 
-    When a task fails, the others are ended too, as with `srun --kill-on-bad-exit`.
+    128 + N stands for a death by signal N. When a task fails, the others are ended too, as with
+    `srun --kill-on-bad-exit`.
 
     Args:
         command: what each task runs.
@@ -115,15 +116,15 @@ def _wait(processes: Sequence[subprocess.Popen[bytes]]) -> int:
     for process in processes:
         threading.Thread(target=_announce, args=(process, ended), daemon=True).start()
     try:
-        worst = 0
+        failed = 0
         for _ in processes:
             code = ended.get().returncode
             status = code if code >= 0 else 128 - code
-            if status and not worst:
+            if status and not failed:
+                failed = status
                 for other in processes:
                     other.terminate()
-            worst = max(worst, status)
-        return worst
+        return failed
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -1,0 +1,131 @@
+"""`pyxis_py.launch`: run a command in containers from a program, with Slurm or without it."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+
+from enroot_py import UsageError
+from pyxis_py.options import find_option
+from pyxis_py.step_hooks import read_flags
+
+_WRAPPER = "import sys; from pyxis_py.launchers.srun import main; sys.exit(main())"
+
+
+def container_flags(
+    *,
+    image: str = "",
+    mounts: Iterable[str] = (),
+    workdir: str = "",
+    name: str = "",
+    save: str = "",
+    env: Iterable[str] = (),
+    environment: str = "",
+    **switches: bool | None,
+) -> list[str]:
+    """Return container flags as words.
+
+    Args:
+        image, workdir, name, save, environment: as the flags of these names take them.
+        mounts: as the items of --container-mounts.
+        env: names of variables of the job that win over those of the image.
+        switches: mount_home, remap_root, entrypoint, writable, entrypoint_log, …: True and False as
+            the flag and its opposite; None leaves the site's setting.
+
+    Raises:
+        UsageError: for a switch that there is not.
+    """
+    words = []
+    for flag, value in (
+        ("container-image", image), ("container-workdir", workdir), ("container-name", name),
+        ("container-save", save), ("environment", environment),
+        ("container-mounts", ",".join(mounts)), ("container-env", ",".join(env)),
+    ):  # fmt: skip
+        if value:
+            words.append(f"--{flag}={value}")
+    for switch, wanted in switches.items():
+        if wanted is not None:
+            words.append(_switch(switch, wanted))
+    return words
+
+
+def _switch(name: str, wanted: bool) -> str:
+    positive = f"container-{name.replace('_', '-')}"
+    negative = {"container-writable": "container-readonly"}.get(positive, f"no-{positive}")
+    flag = positive if wanted else negative
+    option = find_option(flag)
+    if option is None or option.takes_argument:
+        raise UsageError(f"There is no switch {name}={wanted}")
+    return f"--{flag}"
+
+
+def launch_command(
+    command: Sequence[str],
+    *,
+    nodes: int = 1,
+    tasks_per_node: int = 1,
+    srun_options: Iterable[str] = (),
+    **container: object,
+) -> list[str]:
+    """Return the words that run a command through srun: for job scripts and other schedulers.
+
+    Args:
+        command: the program and its arguments.
+        nodes, tasks_per_node: the size of the step.
+        srun_options: further options of srun.
+        container: as for `container_flags`.
+    """
+    flags = container_flags(**container)  # type: ignore[arg-type]
+    size = [f"--nodes={nodes}", f"--ntasks-per-node={tasks_per_node}"]
+    size.append(f"--ntasks={nodes * tasks_per_node}")
+    return [sys.executable, "-c", _WRAPPER, *size, *srun_options, *flags, *command]
+
+
+def launch(
+    command: Sequence[str],
+    *,
+    nodes: int = 1,
+    tasks_per_node: int = 1,
+    launcher: str = "auto",
+    srun_options: Iterable[str] = (),
+    environ: Mapping[str, str] | None = None,
+    **container: object,
+) -> int:
+    """Run a command in a container on every task of a step; return the exit status.
+
+    Args:
+        command: the program and its arguments.
+        nodes, tasks_per_node: the size of the step.
+        launcher: "srun", "local", or "auto": srun where there is one.
+        srun_options: further options of srun.
+        environ: the job's environment; this process's if None.
+        container: image, mounts, workdir, name, save, env, environment and the switches; see
+            `container_flags`.
+
+    Raises:
+        UsageError: for arguments that cannot be, such as several nodes without Slurm.
+        EnrootError: if a local container cannot be started.
+    """
+    if launcher not in ("auto", "srun", "local"):
+        raise UsageError(f"There is no launcher {launcher!r}", hint="expected auto, srun or local")
+    if launcher == "auto":
+        launcher = "srun" if shutil.which("srun") else "local"
+    if launcher == "srun":
+        words = launch_command(
+            command,
+            nodes=nodes,
+            tasks_per_node=tasks_per_node,
+            srun_options=srun_options,
+            **container,
+        )
+        given = None if environ is None else dict(environ)
+        status = subprocess.run(words, env=given, check=False).returncode
+        return status if status >= 0 else 128 - status
+    if nodes != 1:
+        raise UsageError(f"{nodes} nodes need Slurm", hint="without it there is this machine alone")
+    from pyxis_py.launchers.local import run_local
+
+    flags = read_flags(container_flags(**container))  # type: ignore[arg-type]
+    return run_local(command, flags, tasks=tasks_per_node, environ=environ)
