@@ -13,6 +13,8 @@ from pyxis_py.records import Records, decode_records
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from enroot_py import EnrootError, Settings
     from pyxis_py.args import Arguments
 
@@ -43,6 +45,7 @@ class Request:
         self.config = parse_plugin_config(self.records.all("word"))
         self.job = _job_facts(self.records)
         given = [_raw_value(text) for text in self.records.all("option")]
+        given = expand_repeated(given, self.job.environ)
         self.arguments = parse_arguments(given, self.job.environ)
         self.overrides: tuple[tuple[str, str], ...] = ()
         self.annotations: dict[str, str] = {}
@@ -94,6 +97,23 @@ def _raw_value(text: str) -> RawValue:
             hint="the plugin was built for another version of this package: build it again",
         )
     return RawValue(OPTIONS[int(number)], argument)
+
+
+def expand_repeated(given: list[RawValue], environ: Mapping[str, str]) -> list[RawValue]:
+    """Return flags with the values that Slurm has dropped.
+
+    Slurm hands a node the last value of a flag only; the plugin keeps all values of one that was
+    given more than once in PYXIS_REPEATED_NUMBER (spank_shim/options.c, options_keep_repeated).
+    """
+    expanded = []
+    for value in given:
+        kept = environ.get(f"PYXIS_REPEATED_{OPTIONS.index(value.option)}", "").split("\036")
+        alone = sum(other.option is value.option for other in given) == 1
+        if alone and kept[-1] == value.argument:
+            expanded += [RawValue(value.option, text) for text in kept]
+        else:
+            expanded.append(value)
+    return expanded
 
 
 class Log:

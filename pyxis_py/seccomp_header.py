@@ -20,7 +20,10 @@ def emit_seccomp_c() -> str:
     """Return the header: an array `filter` of BPF instructions for the machine compiled for."""
     lines = ["/* Generated from enroot_py/linux/seccomp.py by `make options`. Do not edit. */"]
     for number, (machine, condition) in enumerate(_MACHINES):
-        lines += [f"#{'elif' if number else 'if'} {condition}", "static struct sock_filter filter[] = {"]
+        lines += [
+            f"#{'elif' if number else 'if'} {condition}",
+            "static struct sock_filter filter[] = {",
+        ]
         for code, equal, other, operand in struct.iter_unpack("=HBBI", filter_program(machine)):
             lines.append(f"\t{{ 0x{code:02x}, {equal}, {other}, 0x{operand:08x} }},")
         lines.append("};")

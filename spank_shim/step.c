@@ -7,7 +7,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cleanup.h"
@@ -20,6 +23,9 @@
 
 /* A step's end may write an image; what takes longer than this will not end. */
 #define FINISH_SECONDS 3600
+
+/* For how long a step's end waits for what ends by itself. */
+#define ORPHAN_MILLISECONDS 250
 
 static struct {
 	bool enabled;
@@ -111,9 +117,30 @@ int step_user_init(spank_t spank)
 		step.failed = true;
 		return 0;
 	}
+	(void)prctl(PR_SET_CHILD_SUBREAPER, 1);
 	step.line_fd = line[0];
 	step.keeper_fd = line[1];
 	return 0;
+}
+
+/*
+ * When a step's last task has ended Slurm looks for other processes of the step, and if it finds one
+ * kills it and sleeps for a second. An image's server and the keeper end by themselves, but some
+ * milliseconds later. As their reaper slurmstepd can wait for them.
+ */
+static void await_orphans(void)
+{
+	const struct timespec pause = { .tv_nsec = 1000000 };
+
+	for (int i = 0; i < ORPHAN_MILLISECONDS; ++i) {
+		pid_t pid;
+
+		while ((pid = waitpid(-1, NULL, WNOHANG)) > 0)
+			;
+		if (pid < 0)
+			return;
+		(void)nanosleep(&pause, NULL);
+	}
 }
 
 /* All tasks are copies of slurmstepd by now: it need not hold the line, whose end tells of theirs. */
@@ -279,8 +306,10 @@ int step_task_exit(spank_t spank, int count, char **words)
 	const char *wanted, *state;
 
 	if (!step.enabled || step.meeting == NULL ||
-	    !meeting_end(step.meeting, step.local_tasks) ||
-	    answer_read(&answer, step.answer_fd) != NULL)
+	    !meeting_end(step.meeting, step.local_tasks))
+		return 0;
+	await_orphans();
+	if (answer_read(&answer, step.answer_fd) != NULL)
 		return 0;
 	wanted = answer_first(&answer, "finish");
 	state = answer_first(&answer, "state");

@@ -11,6 +11,7 @@ import click
 
 from enroot_py import EnrootError
 from pyxis_py.args import RawValue
+from pyxis_py.cli.plugin import plugin_group
 from pyxis_py.launchers.local import run_local
 from pyxis_py.launchers.srun import report
 from pyxis_py.options import OPTIONS
@@ -69,6 +70,9 @@ def importer_command(words: tuple[str, ...]) -> int:
     from pyxis_py.importer import serve
 
     return serve(list(words), dict(os.environ))
+
+
+application.add_command(plugin_group)
 
 
 def main() -> int:

@@ -6,17 +6,37 @@ from collections.abc import Iterator
 
 import pytest
 
+from pyxis_py.plugin_build import LIBRARY, build
 from tests.slurm.images import make_image
 from tests.slurm.rig import Rig
 
 
 @pytest.fixture(scope="session")
 def rig() -> Iterator[Rig]:
-    """A running cluster with an image at shared/image.sqsh."""
+    """A running cluster with an image at shared/image.sqsh.
+
+    Its slurmds have started with the plugin, whose epilog they otherwise would not run; steps have
+    it with the fixture `plugin`.
+    """
     rig = Rig()
     try:
-        rig.start()
+        build(rig.base / LIBRARY)
+        rig.start(plugstack=plugin_line(rig))
         make_image(rig.shared / "image.sqsh")
         yield rig
     finally:
         rig.stop()
+
+
+@pytest.fixture(scope="module")
+def plugin(rig: Rig) -> Iterator[None]:
+    """The plugin is in plugstack.conf while the tests of a module run."""
+    with rig.plugstack(plugin_line(rig)):
+        yield
+
+
+def plugin_line(rig: Rig, *words: str) -> str:
+    """The plugin's line for plugstack.conf."""
+    return " ".join(
+        ("required", f"{rig.base}/{LIBRARY}", f"runtime_path={rig.base}/local/pyxis", *words, "\n")
+    )

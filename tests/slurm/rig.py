@@ -121,9 +121,14 @@ class Rig:
         os.chown(path, self.user.pw_uid, self.user.pw_gid)
         return path
 
-    def start(self) -> None:
-        """Start munged, slurmctld and the slurmds; return once the nodes are idle."""
+    def start(self, *, plugstack: str = "") -> None:
+        """Start munged, slurmctld and the slurmds; return once the nodes are idle.
+
+        Args:
+            plugstack: what the slurmds find in plugstack.conf; it is empty afterwards.
+        """
         self._write_files()
+        (self.base / "plugstack.conf").write_text(plugstack)
         self._start_munge()
         environ = {"PATH": _PATH, "SLURM_CONF": str(self.base / "slurm.conf")}
         self._spawn(["slurmctld", "-D", "-f", str(self.base / "slurm.conf")], environ)
@@ -131,6 +136,7 @@ class Rig:
             script = _NODE.format(base=self.base, node=f"node{number}")
             self._spawn(["unshare", "-m", "--propagation", "private", "sh", "-c", script], environ)
         self._wait_for_nodes()
+        (self.base / "plugstack.conf").write_text("")
 
     def _write_files(self) -> None:
         uid, gid = self.user.pw_uid, self.user.pw_gid
