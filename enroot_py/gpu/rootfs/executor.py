@@ -174,17 +174,19 @@ class Executor:
         """Replace a file of the rootfs, whole or not at all."""
         folder, _, name = written.path.rpartition("/")
         temporary = f".{name}.enroot-{os.getpid()}"
-        with resolve(self.root_fd, folder or "/") as place:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-            parent = os.open(place.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            with resolve(self.root_fd, folder or "/") as place:
+                parent = os.open(place.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
-                descriptor = os.open(temporary, flags, written.mode, dir_fd=parent)
-                with open(descriptor, "wb") as stream:
-                    stream.write(written.content)
-                    os.fchmod(stream.fileno(), written.mode)
+                _write_new(parent, temporary, written)
                 os.rename(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)
             finally:
                 os.close(parent)
+        except OSError as error:
+            raise DeviceError(
+                f"gpu: cannot write {written.path} in the container: {error.strerror}",
+                hint="without --rw nothing of it is written",
+            ) from error
 
     def _link(self, link: Link) -> None:
         folder, _, name = link.path.rpartition("/")
@@ -203,6 +205,18 @@ class Executor:
             if link.required:
                 raise DeviceError(f"gpu: cannot link {link.path}: {error.strerror}") from error
             self.notes.append(f"gpu: cannot link {link.path}: {error.strerror}; left out")
+
+
+def _write_new(folder: int, name: str, written: Written) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+    descriptor = os.open(name, flags, written.mode, dir_fd=folder)
+    try:
+        with open(descriptor, "wb") as stream:
+            stream.write(written.content)
+            os.fchmod(stream.fileno(), written.mode)
+    except OSError:
+        os.unlink(name, dir_fd=folder)
+        raise
 
 
 def _is_folder(path: str) -> bool:

@@ -187,9 +187,13 @@ class _Observer:
         present = set()
         for device in injection.devices:
             facts = self.stat(device.target)
-            if facts is not None and S_ISCHR(facts.st_mode):
-                own = os.stat(device.source)
-                if own.st_rdev == facts.st_rdev:
-                    present.add(device.target)
+            if facts is None or not S_ISCHR(facts.st_mode):
+                continue
+            try:
+                same = os.stat(device.source).st_rdev == facts.st_rdev
+            except OSError:
+                continue  # it vanished meanwhile; putting it in place will say so
+            if same:
+                present.add(device.target)
         present.update(path for path in injection.hidden if self.stat(path) is not None)
         return frozenset(present)

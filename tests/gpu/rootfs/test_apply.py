@@ -308,3 +308,46 @@ def test_what_was_hidden_does_not_come_back_by_unmounting(box: Path) -> None:
         return os.listdir(dev)
 
     assert in_namespaces(run) == []
+
+
+def test_a_cache_that_cannot_be_written_is_an_error_and_leaves_nothing(
+    box: Path, tmp_path: Path
+) -> None:
+    """The rootfs is to stay writable, but its file system is full."""
+    injection = sixty_files(tmp_path / "driver")
+    content = Path("/etc/ld.so.cache").read_bytes()
+
+    def run(kernel: Kernel) -> tuple[str, list[str]]:
+        kernel.mount(
+            "tmpfs", str(box / "etc"), "tmpfs", 0, f"size={len(content) // 4096 * 4096 + 8192}"
+        )
+        (box / "etc/ld.so.cache").write_bytes(content)
+        try:
+            apply_injection(injection, target(kernel, box, writable=True))
+        except DeviceError as error:
+            return str(error), os.listdir(box / "etc")
+        return "", []
+
+    message, names = in_namespaces(run)
+    assert "/etc/ld.so.cache" in message and "No space left" in message
+    assert names == ["ld.so.cache"]
+
+
+def test_terminals_stay_usable_where_new_ones_are_forbidden(box: Path) -> None:
+    class Strict(Kernel):
+        def mount(self, source: str, target: str, fstype: str, flags: int, data: str = "") -> None:
+            if fstype == "devpts":
+                raise KernelError("mount", errno.EPERM, target)
+            super().mount(source, target, fstype, flags, data)
+
+    def run(kernel: Kernel) -> list[str]:
+        where = target(kernel, box)._replace(kernel=Strict())
+        dev = box / "dev"
+        kernel.mount("tmpfs", str(dev), "tmpfs", 0, "mode=755")
+        (dev / "pts").mkdir()
+        (dev / "pts/7").touch()
+        (dev / "nvidia0").touch()
+        apply_injection(Injection(hidden=("/dev/nvidia0",)), where)
+        return os.listdir(dev / "pts")
+
+    assert in_namespaces(run) == ["7"]
