@@ -55,7 +55,7 @@ def _resolve(request: Request, uri: str) -> Outcome:
     except RegistryError as error:
         # The nodes may reach a registry, or have credentials, that this host has not.
         line = f"the digest of {request.arguments.image} is not known here: {error}"
-        return [("info", line)], []
+        return [("log" if request.arguments.digest == "print" else "info", line)], []
     pairs = [("setenv", f"{PIN}={request.arguments.image} {found}")]
     if request.arguments.digest == "print":
         pairs.append(("log", f"{request.arguments.image} is {found}"))

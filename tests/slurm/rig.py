@@ -86,7 +86,7 @@ rm -rf /etc/enroot
 mkdir /etc/enroot
 cp {base}/enroot.conf /etc/enroot/enroot.conf
 cp -r {base}/hooks.d /etc/enroot/hooks.d
-exec slurmd -D -N {node} -f {base}/slurm.conf
+exec {daemon}
 """
 
 
@@ -106,6 +106,7 @@ class Rig:
         self.shared = self.base / "shared"
         self.user = _find_user()
         self.programs = Path(sys.executable).parent
+        self._login = 0
         self._processes: list[subprocess.Popen[bytes]] = []
         self._proctrack = _choose_proctrack()
         self._before = set(_container_processes(self.user.pw_uid))
@@ -133,18 +134,25 @@ class Rig:
         environ = {"PATH": _PATH, "SLURM_CONF": str(self.base / "slurm.conf")}
         self._spawn(["slurmctld", "-D", "-f", str(self.base / "slurm.conf")], environ)
         for number in range(1, NODES + 1):
-            script = _NODE.format(base=self.base, node=f"node{number}")
-            self._spawn(["unshare", "-m", "--propagation", "private", "sh", "-c", script], environ)
+            daemon = f"slurmd -D -N node{number} -f {self.base}/slurm.conf"
+            self._spawn(self._machine(f"node{number}", daemon), environ)
+        self._spawn(self._machine("login", "sleep infinity"), environ)
+        self._login = self._processes[-1].pid
         self._wait_for_nodes()
         (self.base / "plugstack.conf").write_text("")
+
+    def _machine(self, name: str, daemon: str) -> list[str]:
+        """The words that run a daemon on a machine of the cluster."""
+        script = _NODE.format(base=self.base, node=name, daemon=daemon)
+        return ["unshare", "-m", "--propagation", "private", "sh", "-c", script]
 
     def _write_files(self) -> None:
         uid, gid = self.user.pw_uid, self.user.pw_gid
         for name in ("state", "log", "local", "overlay", "shared"):
             (self.base / name).mkdir()
-        for number in range(1, NODES + 1):
-            (self.base / "spool" / f"node{number}").mkdir(parents=True)
-            folder = self.node(number)
+        for name in ("login", *(f"node{number}" for number in range(1, NODES + 1))):
+            (self.base / "spool" / name).mkdir(parents=True)
+            folder = self.base / name
             folder.mkdir()
             folder.chmod(0o1777)
             (folder / "tmp").mkdir()
@@ -203,7 +211,8 @@ class Rig:
 
     def stop(self) -> None:
         """End every job and every daemon, and remove the folder."""
-        self.run("scancel", "--user", self.user.pw_name)
+        if self._login:
+            self.run("scancel", "--user", self.user.pw_name)
         for process in reversed(self._processes):
             process.send_signal(signal.SIGTERM)
         for process in reversed(self._processes):
@@ -234,21 +243,23 @@ class Rig:
     ) -> subprocess.CompletedProcess[str]:
         """Run a command as the user and return what it printed; never raises for its status."""
         return subprocess.run(
-            self.as_user(words), env=self.environ(**environ), cwd=cwd or self.shared, input=stdin,
+            self.as_user(words, cwd=cwd), env=self.environ(**environ), input=stdin,
             capture_output=True, text=True, errors="replace", timeout=timeout, check=False,
         )  # fmt: skip
 
     def popen(self, *words: str, **environ: str) -> subprocess.Popen[str]:
         """Start a command as the user."""
         return subprocess.Popen(
-            self.as_user(words), env=self.environ(**environ), cwd=self.shared, text=True,
+            self.as_user(words), env=self.environ(**environ), text=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
 
-    def as_user(self, words: tuple[str, ...]) -> list[str]:
-        """The words that run a command as the ordinary user."""
+    def as_user(self, words: tuple[str, ...], *, cwd: Path | None = None) -> list[str]:
+        """The words that run a command as the ordinary user on the login node."""
         uid, gid = self.user.pw_uid, self.user.pw_gid
-        return ["setpriv", f"--reuid={uid}", f"--regid={gid}", "--init-groups", "--", *words]
+        there = ["nsenter", "-m", "-t", str(self._login), f"--wdns={cwd or self.shared}", "--"]
+        user = ["setpriv", f"--reuid={uid}", f"--regid={gid}", "--init-groups", "--"]
+        return [*there, *user, *words]
 
     def environ(self, **more: str) -> dict[str, str]:
         """The environment of a user who has logged in to the cluster."""

@@ -1,0 +1,132 @@
+"""Images of a registry in steps: imported once a node, one digest for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.registry.fake_registry import FakeRegistry
+from tests.registry.images import ImageStore, busybox_layer, file
+from tests.slurm.rig import NODES, Rig
+
+pytestmark = pytest.mark.slurm
+
+
+@pytest.fixture
+def registry() -> Iterator[FakeRegistry]:
+    images = ImageStore()
+    for tag in ("1", "2"):
+        images.image("t/box", tag, [busybox_layer(), [file("etc/mark", f"version {tag}\n")]])
+    with FakeRegistry(images) as registry:
+        yield registry
+
+
+@pytest.fixture(autouse=True)
+def empty_caches(rig: Rig) -> Iterator[None]:
+    yield
+    rig.run("srun", f"-N{NODES}", "rm", "-rf", f"{rig.base}/local/cache-{rig.user.pw_name}")
+
+
+def image(registry: FakeRegistry, tag: str = "1") -> str:
+    return f"--container-image={registry.url.removeprefix('http://')}/t/box:{tag}"
+
+
+def blobs(registry: FakeRegistry) -> int:
+    return len(registry.paths("/blobs/"))
+
+
+def test_a_node_imports_an_image_once_for_all_its_steps(rig: Rig, registry: FakeRegistry) -> None:
+    steps = [
+        rig.popen("pyxis-srun", "-w", "node1", image(registry), "cat", "/etc/mark")
+        for _ in range(6)
+    ]
+    outputs = [step.communicate(timeout=80) for step in steps]
+    assert [out for out, _ in outputs] == ["version 1\n"] * 6, outputs
+    # Two layers and the config, whoever asked first.
+    assert blobs(registry) == 3
+    assert rig.remains() == []
+
+
+def test_nodes_do_not_ask_what_a_tag_means(rig: Rig, registry: FakeRegistry) -> None:
+    done = rig.run("pyxis-srun", f"-N{NODES}", image(registry), "cat", "/etc/mark")
+    assert done.stdout == "version 1\n" * NODES, done.stderr
+    # The submission asked, once; nodes ask for digests.
+    by_tag = [entry for entry in registry.paths("/manifests/") if entry.endswith("/1")]
+    assert len(by_tag) == 1
+    assert blobs(registry) == 3 * NODES
+
+
+def test_a_tag_that_moves_during_a_job_means_what_it_meant(
+    rig: Rig, registry: FakeRegistry
+) -> None:
+    words = ["pyxis-srun", "-w", "node1", image(registry), "--container-digest=print", "true"]
+    done = rig.run(*words)
+    digest = done.stderr.split(" is ")[1].split()[0]
+    assert digest.startswith("sha256:")
+    pinned = rig.run(
+        "pyxis-srun", "-w", "node1", image(registry, "2"), f"--container-digest={digest}",
+        "cat", "/etc/mark",
+    )  # fmt: skip
+    assert pinned.stdout == "version 1\n", pinned.stderr
+
+
+def test_an_image_that_is_not_there_ends_before_submission(
+    rig: Rig, registry: FakeRegistry
+) -> None:
+    done = rig.run("pyxis-srun", image(registry, "nosuch"), "true")
+    assert done.returncode != 0
+    assert "nosuch" in done.stderr
+    assert "Exited with exit code" not in done.stderr
+
+
+def test_a_named_container_is_made_from_a_registrys_image(rig: Rig, registry: FakeRegistry) -> None:
+    words = ["pyxis-srun", "-w", "node3", "--container-name=fromreg"]
+    done = rig.run(*words, image(registry), "cat", "/etc/mark")
+    assert done.stdout == "version 1\n", done.stderr
+    asked = len(registry.log)
+    again = rig.run(*words, "cat", "/etc/mark")
+    assert (again.stdout, len(registry.log)) == ("version 1\n", asked), again.stderr
+    rig.run("srun", "-w", "node3", "enroot", "remove", "-f", "pyxis_fromreg")
+    assert rig.remains() == []
+
+
+def test_a_site_without_a_cache_leaves_no_image(rig: Rig, registry: FakeRegistry) -> None:
+    options = {"PYXIS_PLUGIN_OPTIONS": "cache_policy=never"}
+    for _ in range(2):
+        done = rig.run("pyxis-srun", "-w", "node2", image(registry), "cat", "/etc/mark", **options)
+        assert done.stdout == "version 1\n", done.stderr
+    assert blobs(registry) == 6
+    assert rig.remains() == []
+
+
+def test_an_external_importer_brings_the_image(rig: Rig) -> None:
+    importer = rig.shared / "importer.sh"
+    importer.write_text(
+        "#!/bin/sh\n"
+        f'echo "$1 $2 $SLURM_JOB_UID $PYXIS_VERSION" >> {rig.shared}/importer.log\n'
+        f"[ $1 = release ] || echo {rig.shared}/image.sqsh\n"
+    )
+    importer.chmod(0o755)
+    options = {"PYXIS_PLUGIN_OPTIONS": f"importer={importer}"}
+    (rig.shared / "importer.log").touch()
+    (rig.shared / "importer.log").chmod(0o666)
+    done = rig.run("pyxis-srun", "--container-image=whatever:1", "cat", "/etc/mark", **options)
+    assert done.stdout == "image\n", done.stderr
+    said = [line.split() for line in (rig.shared / "importer.log").read_text().splitlines()]
+    assert said[0][:2] == ["get", "docker://whatever:1"]
+    assert said[-1][0] == "release"
+    importer.write_text("#!/bin/sh\necho out of luck >&2; exit 3\n")
+    failed = rig.run("pyxis-srun", "--container-image=whatever:1", "true", **options)
+    assert failed.returncode != 0
+    assert "out of luck" in failed.stderr
+
+
+def test_ours_is_an_importer(rig: Rig, registry: FakeRegistry) -> None:
+    uri = image(registry).partition("=")[2]
+    done = rig.run("srun", "-w", "node4", "pyxis", "importer", "get", f"docker://{uri}")
+    path = done.stdout.strip()
+    assert path.startswith(f"{rig.base}/local/cache-"), done.stderr
+    started = rig.run("pyxis-srun", "-w", "node4", f"--container-image={path}", "cat", "/etc/mark")
+    assert started.stdout == "version 1\n", started.stderr
+    assert rig.run("srun", "pyxis", "importer", "release").returncode == 0
