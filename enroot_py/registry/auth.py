@@ -149,7 +149,7 @@ class Authenticator:
             if "bearer" in by_scheme:
                 self._authorization = self._bearer(by_scheme["bearer"])
             elif "basic" in by_scheme:
-                self._authorization = self._basic(said)
+                self._authorization = self._basic(rejected, said)
             else:
                 raise self._unknown_challenge(challenges, said)
 
@@ -241,7 +241,7 @@ class Authenticator:
         )
         return None
 
-    def _basic(self, said: str) -> str:
+    def _basic(self, rejected: str, said: str) -> str:
         credentials = self._find()
         if not credentials or not credentials.password:
             words = f": {said}" if said else ""
@@ -250,7 +250,17 @@ class Authenticator:
                 f"{status_text(401)}{words}",
                 hint=self._refusal_hint(),
             )
-        return _basic_header(credentials)
+        header = _basic_header(credentials)
+        if header == rejected:
+            raise refused(
+                401,
+                self._endpoint.host,
+                f"to give {self._endpoint.repository}",
+                account=self.account,
+                said=said,
+                hint=self._refusal_hint(),
+            )
+        return header
 
     def _bearer(self, challenge: Challenge) -> str:
         realm = challenge.parameters.get("realm", "")

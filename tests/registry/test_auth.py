@@ -340,6 +340,16 @@ def test_a_registry_that_refuses_every_token_is_not_asked_for_ever(
         assert len(registry.log) == 3
 
 
+def test_a_login_that_is_refused_later_is_not_sent_again(tmp_path: Path, store: ImageStore) -> None:
+    settings = make_settings(tmp_path)
+    with FakeRegistry(store, auth=BasicAuth("u", "p")) as registry:
+        registry.fault("/blobs/", answer(401, b"{}", {"WWW-Authenticate": "Basic"}))
+        write_credentials(settings, f"machine {registry.host} login u password p")
+        with pytest.raises(AuthenticationError, match="refuses to give t/one as u"):
+            Pull(settings).run(f"docker://{registry.host}/t/one:1")
+        assert len(registry.paths("/blobs/")) == 1
+
+
 def test_token_server_that_redirects_to_a_stranger_keeps_the_password(
     tmp_path: Path, store: ImageStore
 ) -> None:
