@@ -15,12 +15,28 @@ struct given {
 static struct given *first;
 static struct given **last = &first;
 
-/* Slurm calls this for every occurrence on a command line, and once a flag in slurmstepd. */
+/* Those of the component before this one, in a heterogeneous step or job. */
+static struct given *earlier;
+
+static bool is_recorded(int number)
+{
+	for (const struct given *given = first; given != NULL; given = given->next)
+		if (given->number == number)
+			return true;
+	return false;
+}
+
+/*
+ * Slurm calls this for every occurrence on a command line. slurmstepd has one value of each flag,
+ * and calls this for it twice (22.05: once at registration, once with all the job's options).
+ */
 static int record(int number, const char *value, int remote)
 {
-	struct given *given = calloc(1, sizeof(*given));
+	struct given *given;
 
-	(void)remote;
+	if (remote && is_recorded(number))
+		return 0;
+	given = calloc(1, sizeof(*given));
 	if (given == NULL)
 		return -1;
 	given->number = number;
@@ -142,14 +158,40 @@ int options_keep_repeated(void)
 	return failed ? -1 : 0;
 }
 
-void options_free(void)
+static void free_list(struct given *list)
 {
-	while (first != NULL) {
-		struct given *given = first;
+	while (list != NULL) {
+		struct given *given = list;
 
-		first = given->next;
+		list = given->next;
 		free(given->value);
 		free(given);
 	}
+}
+
+bool options_next_component(void)
+{
+	static bool is_first = true;
+	const struct given *a = first, *b = earlier;
+	bool same = true;
+
+	while (a != NULL && b != NULL && a->number == b->number && strcmp(a->value, b->value) == 0) {
+		a = a->next;
+		b = b->next;
+	}
+	same = is_first || (a == NULL && b == NULL);
+	is_first = false;
+	free_list(earlier);
+	earlier = first;
+	first = NULL;
+	last = &first;
+	return same;
+}
+
+void options_free(void)
+{
+	free_list(first);
+	free_list(earlier);
+	first = earlier = NULL;
 	last = &first;
 }

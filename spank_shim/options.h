@@ -22,6 +22,12 @@ void options_add(struct request *request);
  */
 int options_keep_repeated(void);
 
+/*
+ * Begin with the flags of a further component of a heterogeneous step or job. Returns whether those
+ * just ended had the same flags as the one before: Slurm hands the flags of plugins to all alike.
+ */
+bool options_next_component(void);
+
 void options_free(void);
 
 #endif

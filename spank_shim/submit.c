@@ -33,7 +33,7 @@ static int set_variables(const struct answer *answer)
 	return 0;
 }
 
-int submit_post_opt(spank_t spank, int count, char **words)
+static int submit(spank_t spank, int count, char **words)
 {
 	AUTO_REQUEST struct request request = { 0 };
 	AUTO_ANSWER struct answer answer = { 0 };
@@ -63,4 +63,16 @@ int submit_post_opt(spank_t spank, int count, char **words)
 		return -1;
 	}
 	return 0;
+}
+
+/* Slurm calls this for every component of a heterogeneous step or job. */
+int submit_post_opt(spank_t spank, int count, char **words)
+{
+	int outcome = submit(spank, count, words);
+
+	if (options_next_component())
+		return outcome;
+	slurm_error("pyxis: Slurm gives all components of a heterogeneous step the same plugin "
+		    "flags; where they are to differ use pyxis-srun");
+	return -1;
 }

@@ -8,6 +8,7 @@ import pytest
 
 from pyxis_py.plugin_build import LIBRARY, build
 from tests.slurm.images import make_image
+from tests.slurm.plugin import plugin_line
 from tests.slurm.rig import Rig
 
 
@@ -33,10 +34,3 @@ def plugin(rig: Rig) -> Iterator[None]:
     """The plugin is in plugstack.conf while the tests of a module run."""
     with rig.plugstack(plugin_line(rig)):
         yield
-
-
-def plugin_line(rig: Rig, *words: str) -> str:
-    """The plugin's line for plugstack.conf."""
-    return " ".join(
-        ("required", f"{rig.base}/{LIBRARY}", f"runtime_path={rig.base}/local/pyxis", *words, "\n")
-    )
