@@ -66,17 +66,19 @@ def new_file(
 
     Args:
         path: where it shall appear. Links are followed, so that the file lands where they point.
-        force: replace an existing file.
+        force: replace an existing regular file; never a device, a pipe or a folder.
         mode: permission bits, before the umask.
         stage, setting: for messages, as in `file_system.space_error`.
 
     Raises:
-        ExistsError: if the path is taken and `force` is off: at once, or when the name is given.
+        ExistsError: if the path is taken and `force` is off, or does not help: at once, or when
+            the name is given.
         NotFoundError: if the folder is not there.
         SpaceError, StoreError: as `file_system.explaining`, for errors within the block too.
     """
     path = os.path.realpath(path)
-    if os.path.isdir(path) or (not force and os.path.lexists(path)):
+    # Root could rename a file over /dev/null, and take it away from everybody.
+    if not force or not os.path.isfile(path):
         check_absent(path)
     folder = os.path.dirname(path)
     if not os.path.isdir(folder):

@@ -247,3 +247,22 @@ def test_folders_made_at_the_same_time_leave_each_other_alone(tmp_path: Path) ->
         assert os.path.isdir(one.unfinished)
         assert os.path.isdir(two.unfinished)
     assert sorted(os.listdir(tmp_path)) == ["one", "two"]
+
+
+@pytest.mark.parametrize("kind", ["folder", "pipe", "socket"])
+def test_force_replaces_files_only(tmp_path: Path, kind: str) -> None:
+    """`-f -o /dev/null`, given by root, must not take the device away from everybody."""
+    path = tmp_path / "taken"
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(path)
+    else:
+        os.mknod(path, 0o140600)
+    before = path.stat().st_ino
+    with (
+        pytest.raises(ExistsError, match="already exists"),
+        new_file(str(path), force=True, stage="writing", setting="--output"),
+    ):
+        pass
+    assert path.stat().st_ino == before
