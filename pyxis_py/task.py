@@ -1,6 +1,6 @@
 """One task of a step without the plugin: meet the others, join the container, become the command.
 
-    python -I -S task.py [--FLAG[=VALUE]]… [--batch] -- COMMAND…
+    python -I -S task_program.py [--FLAG[=VALUE]]… [--batch] -- COMMAND…
 
 What srun executes in place of the command; the flags are those of options.py. With `--batch` the
 command is a batch script that carries another one (launchers/sbatch.py), which is what runs.
@@ -9,13 +9,8 @@ command is a batch script that carries another one (launchers/sbatch.py), which 
 from __future__ import annotations
 
 import os
-import sys
 
-if __name__ == "__main__":
-    # The folder that holds both packages; python -I leaves it out.
-    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-
-from enroot_py import CommandError, EnrootError, UsageError, run_joined
+from enroot_py import CommandError, EnrootError, UsageError
 from pyxis_py.job import BATCH_STEP, JobFacts
 from pyxis_py.keeper_process import KeeperProcess, encode_request
 from pyxis_py.options import OPTIONS
@@ -136,7 +131,7 @@ def run_task(line: TaskLine) -> NoReturn:
     """
     job = observe_job(os.environ, batch=line.batch)
     words = os.environ.get(WORDS_VARIABLE, "").split()
-    base = find_folder(_runtime_path(words), os.environ)
+    base = find_folder(runtime_path(words), os.environ)
     meeting = Rendezvous(base, step_folder(job, line.flags), tasks=job.local_tasks)
     if line.batch:
         job = _unpack_script(job, meeting, line.command[0])
@@ -150,6 +145,7 @@ def run_task(line: TaskLine) -> NoReturn:
         ready_fd, keepers_fd = os.pipe()
         keeper = KeeperProcess("start", request, line_fd=keepers_fd)
         os.close(keepers_fd)
+        _import_join()  # while the keeper is at it
         os.read(ready_fd, 1)  # a byte when the answer is there, the end of file if it never will be
         os.close(ready_fd)
         return keeper.read()
@@ -175,7 +171,8 @@ def _run_on_host(line: TaskLine) -> NoReturn:
         raise CommandError(f"Cannot execute {line.command[0]}: {error.strerror}") from error
 
 
-def _runtime_path(words: list[str]) -> str:
+def runtime_path(words: Sequence[str]) -> str:
+    """Return the site's runtime folder, from settings as in plugstack.conf."""
     for word in words:
         if word.startswith("runtime_path="):
             return word.partition("=")[2]
@@ -215,11 +212,18 @@ def _become(
     _join(line, answer, meeting, stay=False)
 
 
+def _import_join() -> Callable[..., NoReturn]:
+    from enroot_py import run_joined
+
+    return run_joined
+
+
 def _join(line: TaskLine, answer: Answer, meeting: Rendezvous, *, stay: bool) -> NoReturn:
     environ = dict(os.environ)
     command = line.command
     if answer.edits is not None:
         apply_edits(answer.edits, environ)
+    run_joined = _import_join()
     run_joined(
         answer.pid,
         command,
@@ -244,7 +248,3 @@ def run_and_explain(action: Callable[[], NoReturn]) -> int:
 def main(words: Sequence[str]) -> int:
     """Run a task; returns only if it cannot."""
     return run_and_explain(lambda: run_task(parse_line(words)))
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

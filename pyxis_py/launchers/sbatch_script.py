@@ -9,15 +9,18 @@ Pure. Source: sbatch(1); Slurm 22.05 src/sbatch/opt.c.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
-
 from enroot_py import UsageError
 from pyxis_py.launchers.slurm_options import GivenOption, SlurmOption, split_command_line
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import NamedTuple
+else:
+    from enroot_py import NamedTuple
 
-@dataclass(frozen=True, slots=True)
-class BatchScript:
+
+class BatchScript(NamedTuple):
     """A batch script, read.
 
     Attributes:
@@ -71,7 +74,7 @@ def parse_script(text: str, options: Iterable[SlurmOption], *, origin: str) -> B
             raise UsageError(f"{origin}:{number}: {error}", hint=error.hint) from error
         if rest:
             raise UsageError(f"{origin}:{number}: not an option: {rest[0]!r}")
-        components[-1] += [replace(option, line=number) for option in given]
+        components[-1] += [option._replace(line=number) for option in given]
     return BatchScript(interpreter, tuple(map(tuple, components)), body_line, text)
 
 

@@ -12,17 +12,20 @@ Pure. Source: srun(1), sbatch(1), getopt(3).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
 
 from enroot_py import UsageError
 
-Argument = Literal["none", "required", "optional"]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from typing import Literal, NamedTuple
+
+    Argument = Literal["none", "required", "optional"]
+else:
+    from enroot_py import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class SlurmOption:
+class SlurmOption(NamedTuple):
     """One option of srun or sbatch.
 
     Attributes:
@@ -38,8 +41,7 @@ class SlurmOption:
     commands: tuple[str, ...] = ("srun", "sbatch")
 
 
-@dataclass(frozen=True, slots=True)
-class GivenOption:
+class GivenOption(NamedTuple):
     """One option as given: its long name, its value ("" for none), and the words it came from.
 
     `line` is the script's line for `#SBATCH` options, 0 on a command line.

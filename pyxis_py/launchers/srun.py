@@ -9,10 +9,7 @@ from __future__ import annotations
 
 import os
 import shlex
-import subprocess
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from enroot_py import EnrootError, UsageError
 from pyxis_py.args import Arguments, RawValue, parse_arguments
@@ -26,15 +23,22 @@ from pyxis_py.launchers.slurm_options import (
     split_command_line,
 )
 from pyxis_py.options import OPTIONS, find_option
-from pyxis_py.task import WORDS_VARIABLE
+from pyxis_py.runtime_folder import find_folder
+from pyxis_py.task import WORDS_VARIABLE, runtime_path
 
-TASK = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "task.py")
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import NamedTuple
+else:
+    from enroot_py import NamedTuple
+
+TASK = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "task_program.py")
 _ASK_ONLY = ("help", "usage", "version")
 _LARGEST_FILE = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Component:
+class Component(NamedTuple):
     """One component of a step: all there is, unless the step is heterogeneous.
 
     Attributes:
@@ -153,14 +157,44 @@ def rewrite_programs(text: str, flags: Sequence[str]) -> str:
 
 def read_options(command: str) -> tuple[SlurmOption, ...]:
     """Return the options of srun or sbatch here; the built-in table if it cannot be asked."""
+    text = _read_help(command)
+    return options_from_help(text, command) if text else built_in_options(command)
+
+
+def _read_help(command: str) -> str:
+    """Return what `srun --help` prints, which is remembered as long as the program is the same."""
+    program = _find_program(command)
+    if not program:
+        return ""
+    status = os.stat(program)
+    folder = find_folder(runtime_path(os.environ.get(WORDS_VARIABLE, "").split()), os.environ)
+    path = f"{folder}/{command}-{status.st_mtime_ns}-{status.st_size}.help"
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except FileNotFoundError:
+        pass
+    import subprocess
+
     try:
         done = subprocess.run(
-            [command, "--help"],
+            [program, "--help"],
             stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=20, check=True,
         )  # fmt: skip
     except (OSError, subprocess.SubprocessError):
-        return built_in_options(command)
-    return options_from_help(done.stdout, command)
+        return ""
+    with open(f"{path}.{os.getpid()}", "w", encoding="utf-8") as file:
+        file.write(done.stdout)
+    os.rename(file.name, path)
+    return done.stdout
+
+
+def _find_program(name: str) -> str:
+    for folder in os.environ.get("PATH", os.defpath).split(":"):
+        path = os.path.join(folder or ".", name)
+        if os.access(path, os.X_OK) and os.path.isfile(path):
+            return path
+    return ""
 
 
 def resolve_digest(

@@ -1,0 +1,227 @@
+"""The keeper: does for the plugin and the launchers what a step's container needs, and keeps it.
+
+Descriptors: 3 the request, 4 the answer, 5 (start) the line to whoever waits; 1 and 2 a log. The
+protocol is in spank_shim/README.md. With `start` this process keeps the container alive until it is
+told that all tasks have joined, hence its name.
+"""
+
+from __future__ import annotations
+
+import os
+
+from enroot_py import EnrootError, ExistsError, set_log_sink
+from pyxis_py.records import Answer, encode_answer, encode_records
+from pyxis_py.request import Log, Request, describe, ignored_lines, read_log
+from pyxis_py.runtime_folder import find_folder
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from enroot_py import Settings
+    from pyxis_py.plan import StepPlan
+    from pyxis_py.step import Image, Started
+
+REQUEST_FD, ANSWER_FD, LINE_FD = 3, 4, 5
+
+
+def start(request: Request, log: Log) -> tuple[Answer, Started | None]:
+    """Do what a step needs before its tasks can join.
+
+    Returns:
+        The answer, and the container that is to be kept until the tasks have.
+    """
+    arguments = request.arguments
+    if not arguments.enabled:
+        return Answer("none", (), tuple(ignored_lines(arguments)), ()), None
+    from pyxis_py.step import start_container, target_of
+
+    settings = request.settings()
+    folder = find_folder(request.config.runtime_path, request.job.environ)
+    plan = _plan(request, settings)
+    scratch = ""
+    if request.config.cache_policy == "never" and plan.origin == "uri":
+        scratch = f"{folder}/{request.job.job}.{request.job.step}.cache"
+    plan, image, logs = _prepare(plan, request, settings, scratch)
+    environ = request.job.environ
+    kept = tuple(f"{name}={environ[name]}" for name in plan.keep_environ if environ.get(name))
+    try:
+        started = start_container(
+            plan, target_of(plan, image), settings, folder=folder, environ=kept
+        )
+    except EnrootError:
+        _undo(plan, request, settings, scratch)
+        raise
+    finally:
+        if image is not None:
+            image.close()
+    if plan.entrypoint and plan.entrypoint_log:
+        logs += read_log().splitlines()
+    answer = _answer(plan, started, request, scratch)
+    return answer._replace(logs=(*plan.messages, *logs), infos=tuple(log.warnings)), started
+
+
+def _plan(request: Request, settings: Settings) -> StepPlan:
+    from pyxis_py.plan import ABSENT, container_name, plan_step
+
+    arguments, config, job = request.arguments, request.config, request.job
+    existing = ABSENT
+    if arguments.name:
+        existing = _state_of(container_name(arguments, config, job), settings)
+    return plan_step(arguments, config, job, existing=existing)
+
+
+def _state_of(name: str, settings: Settings) -> int:
+    from enroot_py import containers
+
+    for status in containers(settings=settings):
+        if status.name == name:
+            return status.processes[0].pid if status.processes else 0
+    return -1
+
+
+def _prepare(
+    plan: StepPlan, request: Request, settings: Settings, scratch: str
+) -> tuple[StepPlan, Image | None, list[str]]:
+    """Get the image, make the container; return the plan as it then is and lines for the user."""
+    from pyxis_py.step import load_container, make_container, needs_image, obtain_image
+
+    logs = [f"importing image: {plan.image}"] if _wants_news(plan, request) else []
+    image = None
+    if needs_image(plan):
+        image = obtain_image(plan, request.config, settings, scratch=scratch)
+    if plan.action != "create":
+        return plan, image, logs
+    try:
+        if image is None:
+            load_container(plan, settings)
+        else:
+            make_container(plan, image, settings)
+    except ExistsError:
+        # Another step made it since we looked; with `create` that is an error, as before.
+        if plan.temporary or request.arguments.name_mode in ("create", "exec"):
+            raise
+        plan = _plan(request, settings)
+    finally:
+        if image is not None:
+            image.close()
+    return plan, None, logs
+
+
+def _wants_news(plan: StepPlan, request: Request) -> bool:
+    # A single task may be somebody at a terminal; hundreds of tasks would all say the same.
+    return plan.origin in ("uri", "importer") and request.job.tasks <= 1
+
+
+def _undo(plan: StepPlan, request: Request, settings: Settings, scratch: str) -> None:
+    """A start that failed leaves nothing temporary behind."""
+    from pyxis_py.cleanup import StepState, finish
+
+    importer = request.config.importer if plan.origin == "importer" else ""
+    state = StepState(plan.container, plan.temporary, "", importer, scratch)
+    if state.has_work:
+        finish(state, settings, complete=False)
+
+
+def _answer(plan: StepPlan, started: Started, request: Request, scratch: str) -> Answer:
+    from enroot_py import NamespaceError
+    from pyxis_py.step import differing_namespaces
+    from pyxis_py.task_environ import plan_task_environ
+
+    joined = plan.pid or started.pid
+    join = differing_namespaces(joined)
+    for name in plan.unshare:
+        if name not in join:
+            raise NamespaceError(
+                f"--container-unshare={name}: the container has no {name} namespace of its own",
+                hint="it was started without one by another step",
+            )
+    if request.job.privileged:
+        join = tuple(name for name in join if name != "user")
+    importer = request.config.importer if plan.origin == "importer" else ""
+    # The fields of cleanup.StepState, whose module is not for the start path.
+    state = (plan.container, plan.temporary, plan.save, importer, scratch)
+    return Answer(
+        "ok", (), (), (),
+        pid=joined,
+        join=join,
+        # Relative ones count from the root, where a process is that has joined.
+        cwd=plan.workdir or started.cwd,
+        edits=plan_task_environ(
+            started.environ, request.job.environ, plan.keep_environ, overrides=request.overrides
+        ),
+        seccomp=not request.job.privileged,
+        state=repr(state) if any(state[1:]) else "",
+    )  # fmt: skip
+
+
+def _serve_start(data: bytes, log: Log) -> None:
+    started, line_fd, joins = None, LINE_FD, 1
+    try:
+        request = Request(data)
+        joins = request.records.number("joins", 1)
+        if path := request.records.first("line"):
+            # Open for writing too: such a line has no end before all tasks have come.
+            line_fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        answer, started = start(request, log)
+    except EnrootError as error:
+        answer = Answer("error", describe(error, log), (), ())
+    except OSError as error:
+        answer = Answer("error", (f"{error.strerror}: {error.filename}",), (), ())
+    _write_answer(encode_answer(answer))
+    if started is not None:
+        _keep(started, line_fd, joins)
+    else:
+        os.write(LINE_FD, b"\0")
+
+
+def _keep(started: Started, line_fd: int, joins: int) -> None:
+    """Keep the container until all tasks have joined, or nobody is left who could."""
+    from pyxis_py.step import stop_container
+
+    try:
+        os.write(LINE_FD, b"\0")
+        while joins > 0 and (bytes_read := os.read(line_fd, joins)):
+            joins -= len(bytes_read)
+    except OSError:
+        pass  # whoever waited is gone, and so is the step
+    stop_container(started)
+
+
+def _write_answer(data: bytes) -> None:
+    while data:
+        data = data[os.write(ANSWER_FD, data) :]
+
+
+def _serve_simple(
+    verb: Callable[[Request], tuple[list[tuple[str, str]], list[str]]], data: bytes, log: Log
+) -> None:
+    """Serve a verb that returns answer records and lines about what failed."""
+    try:
+        pairs, failed = verb(Request(data))
+    except EnrootError as error:
+        pairs, failed = [], list(describe(error, log))
+    status = "error" if failed else "ok"
+    errors = [("error", line) for line in failed]
+    _write_answer(encode_records([("status", status), *errors, *pairs], end=True))
+
+
+def _read_request() -> bytes:
+    pieces = []
+    while piece := os.read(REQUEST_FD, 1 << 20):
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+def main(verb: str) -> int:
+    """Serve one request; the answer says how it went, the status only that there is one."""
+    log = Log()
+    set_log_sink(log)
+    data = _read_request()
+    if verb == "start":
+        _serve_start(data, log)
+        return 0
+    from pyxis_py.keeper_verbs import VERBS
+
+    _serve_simple(VERBS[verb], data, log)
+    return 0
