@@ -1,6 +1,6 @@
 """Small root filesystems with Debian's C library in several versions, and one with musl.
 
-The packages come from a Debian mirror, once per machine: they are kept beside the copied tree where
+The packages come from the machine's Debian mirror, once per machine: they are kept beside the copied tree where
 `make test` runs, else for the test session. Nothing of them is run outside of a container.
 """
 
@@ -12,7 +12,6 @@ import subprocess
 import urllib.request
 from pathlib import Path
 
-MIRRORS = ("http://deb.debian.org/debian", "http://archive.debian.org/debian")
 SUITES = {"2.31": "bullseye", "2.36": "bookworm", "newest": "sid"}
 """Debian's suite for each version of the GNU C library that is tested."""
 
@@ -41,22 +40,27 @@ def fetch(suite: str, names: tuple[str, ...], cache: Path) -> list[Path]:
     return [next(folder.glob(f"{name}_*.deb")) for name in names]
 
 
+def mirror() -> str:
+    """The address that this machine's apt has its packages from."""
+    lines = subprocess.run(
+        ["apt-get", "indextargets", "--format", "$(SITE) $(COMPONENT) $(RELEASE)",
+         "Created-By: Packages"],
+        check=True, stdout=subprocess.PIPE, text=True,
+    ).stdout.splitlines()  # fmt: skip
+    sites = [line.split() for line in lines]
+    return next(site for site, part, release in sites if part == "main" and "-" not in release)
+
+
 def _download_packages(suite: str, names: list[str], folder: Path) -> None:
-    for mirror in MIRRORS:
-        try:
-            packed = _download(f"{mirror}/dists/{suite}/main/binary-amd64/Packages.xz")
-            break
-        except OSError as error:
-            failure = error
-    else:
-        raise failure
+    site = mirror()
+    packed = _download(f"{site}/dists/{suite}/main/binary-amd64/Packages.xz")
     index = lzma.decompress(packed).decode()
     for name in names:
         at = index.index(f"Package: {name}\n")
         entry = index[at : index.index("\n\n", at)]
         path = next(x.split()[1] for x in entry.splitlines() if x.startswith("Filename: "))
         partial = folder / f"{name}.part"
-        partial.write_bytes(_download(f"{mirror}/{path}"))
+        partial.write_bytes(_download(f"{site}/{path}"))
         partial.rename(folder / f"{name}_{Path(path).name.partition('_')[2]}")
 
 
