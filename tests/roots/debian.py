@@ -1,7 +1,8 @@
 """Small root filesystems with Debian's C library in several versions, and one with musl.
 
-The packages come from the machine's Debian mirror, once per machine: they are kept beside the copied tree where
-`make test` runs, else for the test session. Nothing of them is run outside of a container.
+The packages come from the machine's Debian mirror, once per machine: they are kept beside the
+copied tree where `make test` runs, else for one run of pytest. Nothing of them is run outside of a
+container.
 """
 
 from __future__ import annotations
