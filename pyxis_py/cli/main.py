@@ -11,6 +11,7 @@ import click
 
 from enroot_py import EnrootError
 from pyxis_py.args import RawValue
+from pyxis_py.cli.kube import kube
 from pyxis_py.cli.plugin import plugin_group
 from pyxis_py.launchers.local import run_local
 from pyxis_py.launchers.srun import report
@@ -73,6 +74,9 @@ def importer_command(words: tuple[str, ...]) -> int:
 
 
 application.add_command(plugin_group)
+
+
+application.add_command(kube)
 
 
 def main() -> int:

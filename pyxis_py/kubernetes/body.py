@@ -1,0 +1,126 @@
+"""What a script's body will ask for in the pod: commands that cannot work there, and images.
+
+The body is scanned word by word, not run: here-documents and strings are looked at as well, so a
+finding may be in text that is never executed. `--allow CODE` is for that.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    # command: code, what it would need
+    "sbatch": ("nested-sbatch", "submitting from inside a pod needs rights on the cluster"),
+    "salloc": ("salloc", "there is no allocation to wait for inside a pod"),
+    "sattach": ("sattach", "there is no slurmstepd to attach to"),
+    "sacct": ("sacct", "there is no accounting database behind a pod"),
+    "sbcast": ("sbcast", "files are not broadcast to pods"),
+}
+SRUN_FLAGS: dict[str, tuple[str, str]] = {
+    "--pty": ("pty", "a batch job has no terminal"),
+    "--x11": ("x11", "there is no X11 forwarding into a pod"),
+    "--bcast": ("srun-bcast", "programs are not broadcast to pods"),
+}
+HOST_COMMANDS = ("module", "spack", "sudo", "ml", "systemctl", "nvidia-smi -pm", "nvidia-smi -lgc")
+
+_COMMAND = re.compile(r"(?:^|[;&|(`{]|\$\(|\b(?:then|do|else|exec|time|if|while|!)\s)\s*([\w./-]+)")
+_IMAGE = re.compile(r"--container-image(?:=|\s+)(\"[^\"]*\"|'[^']*'|[^\s;|&)]+)")
+_SECRET = re.compile(
+    r"(?:^|\s)(?:export\s+)?(\w*(?:TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY)\w*)=['\"]?[^\s'\"$`]{6,}"
+)
+_SOCKET = re.compile(r"\bNCCL_SOCKET_IFNAME=")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something in the body: a refusal's or a warning's code, the line and a sentence."""
+
+    code: str
+    line: int
+    text: str
+    refusal: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """What the body has: findings, and the images that its `srun` lines name, each once."""
+
+    findings: tuple[Finding, ...]
+    images: tuple[tuple[str, int], ...]
+
+
+def scan_body(text: str, first_line: int) -> Body:
+    """Look through the lines of a script from `first_line` (counted from 1; 0 for no body)."""
+    findings: list[Finding] = []
+    images: dict[str, int] = {}
+    for number, line in _logical_lines(text, first_line):
+        if line.lstrip().startswith("#"):
+            continue
+        commands = [match.rpartition("/")[2] for match in _COMMAND.findall(line)]
+        findings += _commands(line, number, commands)
+        if "srun" in commands or re.search(r"\bsrun\b", line):
+            findings += _srun_flags(line, number)
+            for image in _IMAGE.findall(line):
+                images.setdefault(image.strip("\"'").replace("\\#", "#"), number)
+        findings += _settings(line, number)
+    return Body(tuple(findings), tuple(images.items()))
+
+
+def _logical_lines(text: str, first_line: int) -> list[tuple[int, str]]:
+    """Join lines that end in a backslash; each has the number of its first one."""
+    if not first_line:
+        return []
+    lines: list[tuple[int, str]] = []
+    continued = False
+    for number, line in enumerate(text.splitlines(), start=1):
+        if number < first_line:
+            continue
+        ends = line.endswith("\\")
+        part = line[:-1] if ends else line
+        if continued:
+            lines[-1] = (lines[-1][0], lines[-1][1] + " " + part)
+        else:
+            lines.append((number, part))
+        continued = ends
+    return lines
+
+
+def _commands(line: str, number: int, commands: list[str]) -> list[Finding]:
+    found = [
+        Finding(COMMANDS[command][0], number, f"{command}: {COMMANDS[command][1]}", True)
+        for command in commands
+        if command in COMMANDS
+    ]
+    for host in HOST_COMMANDS:
+        first, _, rest = host.partition(" ")
+        if first in commands and rest in line:
+            found.append(
+                Finding(
+                    "host-command", number, f"{host}: it runs in the image, not on a node", False
+                )
+            )
+    return found
+
+
+def _srun_flags(line: str, number: int) -> list[Finding]:
+    words = [word.partition("=")[0] for word in line.split()]
+    return [
+        Finding(code, number, f"srun {flag}: {text}", True)
+        for flag, (code, text) in SRUN_FLAGS.items()
+        if flag in words
+    ]
+
+
+def _settings(line: str, number: int) -> list[Finding]:
+    found = []
+    if _SOCKET.search(line):
+        text = "NCCL_SOCKET_IFNAME names an interface of the Slurm nodes; a pod's is eth0"
+        found.append(Finding("nccl-interface", number, text, False))
+    match = _SECRET.search(line)
+    if match:
+        text = f"{match[1]} is written out in the script, which goes into a ConfigMap"
+        found.append(Finding("script-secret", number, text, False))
+    return found

@@ -1,0 +1,155 @@
+"""What is done with every option of sbatch: one row each, and the variables that stand for options.
+
+An option is read into the job specification, handed to the launcher in the pod, ignored with a
+reason, or refused with a code. Options that are read are noted where they are rendered.
+
+Pure. Source of the options: sbatch(1), sections OPTIONS and INPUT ENVIRONMENT VARIABLES.
+"""
+
+from __future__ import annotations
+
+_READ = """
+    account array chdir comment constraint cpus-per-gpu cpus-per-task dependency exclude exclusive
+    export gid gpus gpus-per-node gpus-per-task gres hold job-name licenses mem mem-per-cpu
+    mem-per-gpu mincpus no-requeue nodelist nodes ntasks ntasks-per-gpu ntasks-per-node output
+    partition qos requeue reservation segment signal switches time tmp uid wckey wrap
+"""
+READ = frozenset(_READ.split())
+"""Read into the job specification (jobspec.py)."""
+
+LAUNCHER: dict[str, str] = {
+    "cpu-bind": "tasks are bound within the pod's CPUs",
+    "distribution": "tasks are distributed over the pods",
+    "error": "the launcher writes the file",
+    "gpu-bind": "tasks are bound within the pod's GPUs",
+    "hint": "a hint for the binding of tasks: CPUs of a pod are hardware threads",
+    "input": "the launcher reads the file",
+    "mem-bind": "tasks are bound within the pod's memory",
+    "ntasks-per-core": "a limit for the binding of tasks: CPUs of a pod are hardware threads",
+    "ntasks-per-socket": "a limit for the binding of tasks",
+    "open-mode": "how the launcher opens output files",
+    "overcommit": "tasks may share CPUs of the pod",
+    "threads-per-core": "a hint for the binding of tasks: CPUs of a pod are hardware threads",
+}
+"""Handed to the launcher in job.json, with what it does."""
+
+APPROXIMATED_BY_LAUNCHER = frozenset(
+    ("cpu-bind", "gpu-bind", "mem-bind", "hint", "ntasks-per-core", "ntasks-per-socket",
+     "threads-per-core")
+)  # fmt: skip
+
+IGNORED: dict[str, str] = {
+    "consolidate-segments": "the scheduler decides where segments go",
+    "contiguous": "nodes of a cluster have no order",
+    "core-spec": "the kubelet reserves CPUs for the system",
+    "cores-per-socket": "nodes are chosen by labels: use --constraint",
+    "cpu-freq": "pods do not set frequencies",
+    "deadline": "no scheduler here has deadlines",
+    "delay-boot": "nodes are not booted for a job",
+    "extra": "a comment for other tools",
+    "extra-node-info": "nodes are chosen by labels: use --constraint",
+    "get-user-env": "no login environment is copied into a pod",
+    "gpu-freq": "pods do not set frequencies",
+    "gres-flags": "the device plugin or driver decides",
+    "ignore-pbs": "#PBS lines are never read",
+    "kill-on-invalid-dep": "conditions are held against the cluster when the job is released",
+    "mail-type": "nothing here sends mail; watch the job with kubectl get -w",
+    "mail-user": "nothing here sends mail; watch the job with kubectl get -w",
+    "mcs-label": "namespaces separate users",
+    "network": "the fabric comes from the site profile",
+    "nice": "priorities are classes: use --qos",
+    "no-kill": "a lost pod ends the run",
+    "oversubscribe": "pods share a node whenever their requests fit",
+    "parsable": "for the command that submits",
+    "power": "pods do not set power limits",
+    "prefer": "a preference only",
+    "priority": "priorities are classes: use --qos",
+    "profile": "use the cluster's metrics",
+    "propagate": "limits of a pod come from the container runtime",
+    "quiet": "for the command that submits",
+    "sockets-per-node": "nodes are chosen by labels: use --constraint",
+    "spread-job": "one pod for each node already",
+    "stepmgr": "steps are managed by the launcher already",
+    "test-only": "rendering submits nothing",
+    "thread-spec": "the kubelet reserves CPUs for the system",
+    "time-min": "limits are not lowered for backfilling",
+    "tres-bind": "the device plugin or driver decides",
+    "use-min-nodes": "the number of nodes is fixed",
+    "verbose": "for the command that submits",
+    "wait": "for the command that submits",
+    "wait-all-nodes": "the body starts when all agents have joined",
+}
+
+REFUSED: dict[str, str] = {
+    # option: code
+    "bb": "bb",
+    "bbf": "bb",
+    "begin": "begin",
+    "cluster-constraint": "cluster",
+    "clusters": "cluster",
+    "container": "option-unsupported",
+    "container-id": "option-unsupported",
+    "export-file": "export-file",
+    "gpus-per-socket": "gpus-per-socket",
+    "help": "option-unsupported",
+    "nodefile": "option-unsupported",
+    "reboot": "option-unsupported",
+    "resources-per-task": "option-unsupported",
+    "tres-per-job": "option-unsupported",
+    "tres-per-node": "option-unsupported",
+    "tres-per-socket": "option-unsupported",
+    "tres-per-task": "option-unsupported",
+    "usage": "option-unsupported",
+    "version": "option-unsupported",
+}
+
+WAYS_OUT: dict[str, str] = {
+    "container": "use --container-image",
+    "nodefile": "use --nodelist",
+    "reboot": "leave it away: pods do not reboot nodes",
+    "tres-per-node": "use --gres or --gpus-per-node",
+    "tres-per-task": "use --cpus-per-task and --gpus-per-task",
+}
+
+VARIABLES: dict[str, str] = {
+    # variable: option; a switch's variable only has to be set
+    "SBATCH_ACCOUNT": "account",
+    "SBATCH_ARRAY_INX": "array",
+    "SBATCH_BURST_BUFFER": "bb",
+    "SBATCH_CLUSTERS": "clusters",
+    "SBATCH_CONSTRAINT": "constraint",
+    "SBATCH_CORE_SPEC": "core-spec",
+    "SBATCH_CPUS_PER_GPU": "cpus-per-gpu",
+    "SBATCH_ERROR": "error",
+    "SBATCH_EXCLUSIVE": "exclusive",
+    "SBATCH_EXPORT": "export",
+    "SBATCH_GPUS": "gpus",
+    "SBATCH_GPUS_PER_NODE": "gpus-per-node",
+    "SBATCH_GPUS_PER_TASK": "gpus-per-task",
+    "SBATCH_GPU_BIND": "gpu-bind",
+    "SBATCH_GRES": "gres",
+    "SBATCH_HINT": "hint",
+    "SBATCH_INPUT": "input",
+    "SBATCH_JOB_NAME": "job-name",
+    "SBATCH_MEM_PER_CPU": "mem-per-cpu",
+    "SBATCH_MEM_PER_GPU": "mem-per-gpu",
+    "SBATCH_MEM_PER_NODE": "mem",
+    "SBATCH_NO_REQUEUE": "no-requeue",
+    "SBATCH_OPEN_MODE": "open-mode",
+    "SBATCH_OUTPUT": "output",
+    "SBATCH_PARTITION": "partition",
+    "SBATCH_QOS": "qos",
+    "SBATCH_REQUEUE": "requeue",
+    "SBATCH_RESERVATION": "reservation",
+    "SBATCH_SIGNAL": "signal",
+    "SBATCH_THREADS_PER_CORE": "threads-per-core",
+    "SBATCH_TIMELIMIT": "time",
+    "SBATCH_WCKEY": "wckey",
+}
+
+EXCLUSIVE_GROUPS: tuple[frozenset[str], ...] = (
+    frozenset(("mem", "mem-per-cpu", "mem-per-gpu")),
+    frozenset(("requeue", "no-requeue")),
+    frozenset(("exclusive", "oversubscribe")),
+)
+"""Options of which one excludes the others; one from a stronger source displaces them."""
