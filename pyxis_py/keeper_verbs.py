@@ -107,15 +107,18 @@ def _end_job_as_user(request: Request) -> list[str]:
     job, config = request.job, request.config
     try:
         user = pwd.getpwuid(job.uid)
-        groups, home = os.getgrouplist(user.pw_name, job.gid), user.pw_dir
+        name, home = user.pw_name, user.pw_dir
+        groups = os.getgrouplist(name, job.gid)
     except KeyError:
-        groups, home = [job.gid], "/"
+        name, home, groups = str(job.uid), "/", [job.gid]
     if os.geteuid() == 0:
         os.setgroups(groups)
         os.setresgid(job.gid, job.gid, job.gid)
         os.setresuid(job.uid, job.uid, job.uid)
     path = os.environ.get("PATH", os.defpath)
-    environ = {"PATH": path, "HOME": home, "PYXIS_RUNTIME_PATH": config.runtime_path}
+    # What the site's enroot.conf may name folders after.
+    environ = {"PATH": path, "HOME": home, "USER": name, "LOGNAME": name}
+    environ["PYXIS_RUNTIME_PATH"] = config.runtime_path
     folder = os.path.join(config.runtime_path, str(job.uid))
     try:
         settings = load_settings(environ)
