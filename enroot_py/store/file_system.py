@@ -25,7 +25,7 @@ class FileSystem:
     Attributes:
         mount_point: absolute path, e.g. "/home"; "?" if /proc does not tell.
         kind: its type, e.g. "ext4".
-        size: bytes in all.
+        size: bytes in all; 0 where it does not say (ramfs), and then `free` means nothing.
         free: bytes that this user may still write, quotas left aside.
         free_inodes: files that may still be made; -1 where there is no such limit.
         options: mount options, e.g. ("rw", "nosuid").

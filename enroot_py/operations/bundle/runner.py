@@ -201,7 +201,7 @@ def unpack(file: BinaryIO, rootfs: str, manifest: Manifest, *, quiet: bool) -> N
     """Unpack the archive that `file` stands at into the empty folder `rootfs`."""
     system = os.statvfs(rootfs)
     free = system.f_bavail * system.f_frsize
-    if free < manifest["size"]:
+    if system.f_blocks and free < manifest["size"]:
         raise BundleError(
             "Not enough space in {}: {} bytes needed, {} free (ENROOT_TEMP_PATH names another "
             "folder)".format(rootfs, manifest["size"], free)

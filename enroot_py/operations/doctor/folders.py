@@ -96,7 +96,7 @@ def _folder(variable: str, path: str) -> Finding:
             f"sudo mount -o remount,exec {point}",
             _elsewhere(variable),
         )
-    if free < _LOW or 0 <= facts.file_system.free_inodes < 1000:
+    if (facts.file_system.size and free < _LOW) or 0 <= facts.file_system.free_inodes < 1000:
         remedy = ("enroot cache prune",) if variable == "ENROOT_CACHE_PATH" else ()
         return note(
             variable, f"{text}: too little for {_HOLDS[variable]}", *remedy, _elsewhere(variable)

@@ -149,7 +149,8 @@ class RegistrySource(ImageSource):
 
     def _check_space(self, needed: int) -> None:
         path = self._store.folders.path
-        if find_file_system(path).free < needed:
+        system = find_file_system(path)
+        if system.size and system.free < needed:
             raise space_error(
                 path,
                 stage="downloading the layers",
