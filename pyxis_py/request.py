@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 
 from enroot_py import UsageError
 from pyxis_py.args import RawValue, ignored_without_container, parse_arguments
@@ -53,6 +54,10 @@ class Request:
             self._read_environment_file()
 
     def _read_environment_file(self) -> None:
+        if sys.version_info < (3, 11):  # whose library reads no TOML
+            from pyxis_py.heavy_work import add_libraries
+
+            add_libraries()
         from pyxis_py.environment_file import (
             annotation_variables,
             load_environment,
