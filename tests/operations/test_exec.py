@@ -76,6 +76,17 @@ def test_the_process_has_no_more_power_than_the_containers(
         assert run(sandbox, str(process.pid), "chown", "1:2", "/tmp") == ""
 
 
+def test_a_container_with_a_minimal_dev_is_joined_again_and_again(sandbox: Sandbox) -> None:
+    """enroot#26."""
+    words = ("-m", "/dev/zero:/dev/extra:x-create=file,bind", "box", *WAIT)
+    with running(sandbox, *words, ENROOT_RESTRICT_DEV="y") as process:
+        for _ in range(2):
+            script = "ls /dev; head -c 3 /dev/extra | wc -c"
+            listed = run(sandbox, str(process.pid), "sh", "-c", script).split()
+            assert {"null", "extra", "shm", "3"} <= set(listed)
+            assert "fuse" not in listed
+
+
 def test_environment_and_folder_are_the_targets(sandbox: Sandbox) -> None:
     value = 'two\nlines "x" $HOME'
     with running(sandbox, "-e", f"A={value}", "-e", "B=1", "box", *WAIT) as process:

@@ -169,6 +169,23 @@ def test_full_data_is_named_and_holds_no_half_container(
     assert room.enroot("load", "-n", "box", uri)[-1] == "0"
 
 
+def test_a_start_on_a_full_disk_says_so_and_the_container_is_as_before(
+    room: Room, big: FakeRegistry
+) -> None:
+    """enroot#39."""
+    room.mount(room.place.data, "size=4m")
+    assert room.enroot("load", "-n", "box", f"docker://{big.host}#t/many:1")[-1] == "0"
+    room.do(f"head -c 5M /dev/zero > {room.place.data}/.filler")
+    said = failure(room.enroot("start", "box", "true"))
+    assert "No space left on device" in said
+    assert "ENROOT_DATA_PATH" in said
+    assert not any("passwd" in path for path in room.listing(room.place.data))
+    room.empty(room.place.data)
+    # The image has no program that could be run: now it is found out.
+    assert room.enroot("start", "box", "true")[-1] == "127"
+    assert any("passwd" in path for path in room.listing(room.place.data))
+
+
 @pytest.mark.parametrize("which", ["out", "cache", "data"])
 def test_a_read_only_file_system_is_named(room: Room, big: FakeRegistry, which: str) -> None:
     path = {"out": room.place.out, "cache": room.place.cache, "data": room.place.data}[which]

@@ -212,6 +212,28 @@ def test_mounts_are_done_as_they_are_typed(sandbox: Sandbox, tmp_path: Path) -> 
     assert (done.stdout, done.stderr) == ("oddfilefilefilero\n", "")
 
 
+@pytest.mark.parametrize("kind", ["setgid", "link", "below a mount", "closed to others"])
+def test_any_working_directory_can_be_mounted(sandbox: Sandbox, tmp_path: Path, kind: str) -> None:
+    """enroot#36."""
+    folder = tmp_path / "work"
+    write_file(folder / "x", kind)
+    folder.chmod({"setgid": 0o2775, "closed to others": 0o700}.get(kind, 0o755))
+    here = folder
+    if kind == "link":
+        here = tmp_path / "link"
+        here.symlink_to("work")
+    words = [str(sandbox.programs / "enroot"), "start", "-m", ".:/mnt/here", "-m", f"{here}:/mnt/x"]
+    script = 'cd "$0" && exec "$@"'
+    if kind == "below a mount":
+        script = f'mount -t tmpfs none "$0" && printf "{kind}" > "$0/x" && {script}'
+    done = subprocess.run(
+        ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script, str(here), *words,
+         "box", "cat", "/mnt/here/x", "/mnt/x/x"],
+        env=sandbox.environ, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.stdout, done.stderr) == (kind * 2, "")
+
+
 def test_configured_mounts_and_variables(sandbox: Sandbox) -> None:
     write_file(sandbox.folder / "src/x", "x")
     write_file(

@@ -213,10 +213,13 @@ def _read_database(files: RootfsFiles, path: str) -> bytes | None:
 
 
 def _unusable(path: str, error: OSError) -> HookError:
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
     return HookError(
         f"Cannot write {path} in the container: {error.strerror}",
         path="10-shadow",
-        hint="see what the image has there, and whether the file system is full",
+        hint="free some space on the file system of ENROOT_DATA_PATH"
+        if full
+        else "see what the image has there",
     )
 
 
