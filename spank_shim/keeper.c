@@ -26,12 +26,17 @@
 #ifndef PYXIS_PACKAGES
 #define PYXIS_PACKAGES "/usr/lib/python3/dist-packages"
 #endif
+#ifndef KEEPER_SCRIPT
 #define KEEPER_SCRIPT PYXIS_PACKAGES "/pyxis_py/keeper.py"
+#endif
 
 /* The keeper's descriptors: its standard ones, the request, the answer, and `start`'s line. */
 enum { KEEPER_FDS = 6 };
 
 #define LOG_TAIL 8192
+
+/* Kernels before 5.3 have no descriptors for processes: look that often whether one is there. */
+#define LOOK_MILLISECONDS 500
 #define DEFAULT_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 extern char **environ;
@@ -184,14 +189,14 @@ pid_t keeper_start(const struct keeper_call *call, int *pid_fd)
 	return launch(call, pid_fd);
 }
 
-bool keeper_await(int line_fd, int pid_fd)
+bool keeper_await(int line_fd, pid_t pid, int pid_fd)
 {
 	struct pollfd polled[] = { { .fd = line_fd, .events = POLLIN },
 				   { .fd = pid_fd, .events = POLLIN } };
 	char byte;
 
 	for (;;) {
-		int ready = poll(polled, 2, -1);
+		int ready = poll(polled, 2, pid_fd < 0 ? LOOK_MILLISECONDS : -1);
 
 		if (ready < 0 && errno == EINTR)
 			continue;
@@ -200,6 +205,8 @@ bool keeper_await(int line_fd, int pid_fd)
 		if (polled[0].revents != 0)
 			return recv(line_fd, &byte, 1, MSG_DONTWAIT) == 1;
 		if (polled[1].revents != 0)
+			return false;
+		if (pid_fd < 0 && kill(pid, 0) < 0 && errno == ESRCH)
 			return false;
 	}
 }
@@ -238,22 +245,38 @@ void keeper_complain(const char *verb, const char *fault, int log_fd)
 			slurm_error("pyxis:     %s", line);
 }
 
-/* Wait for a child; kill it when its time is over. Returns what is wrong, or NULL. */
-static const char *wait_for(pid_t pid, int seconds)
+/* Wait for a child until its time is over; returns whether it has ended by itself. */
+static bool ends_in_time(pid_t pid, int seconds)
 {
 	AUTO_CLOSE int pid_fd = (int)syscall(SYS_pidfd_open, pid, 0);
 	struct pollfd polled = { .fd = pid_fd, .events = POLLIN };
-	const char *fault = NULL;
-	int ready;
+	siginfo_t info;
 
-	if (pid_fd >= 0) {
-		do
-			ready = poll(&polled, 1, seconds * 1000);
-		while (ready < 0 && errno == EINTR);
-		if (ready == 0) {
-			(void)kill(pid, SIGKILL);
-			fault = "it took too long";
-		}
+	for (int left = seconds * 1000; left > 0;) {
+		/* Without such a descriptor this sleeps. */
+		int ready = poll(&polled, 1, pid_fd < 0 ? 5 : left);
+
+		if (ready > 0)
+			return true;
+		if (ready < 0 && errno == EINTR && pid_fd >= 0)
+			continue;
+		info.si_pid = 0;
+		if (waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) < 0 ||
+		    info.si_pid != 0)
+			return true;
+		left -= pid_fd < 0 ? 5 : left;
+	}
+	return false;
+}
+
+/* Wait for a child; kill it when its time is over. Returns what is wrong, or NULL. */
+static const char *wait_for(pid_t pid, int seconds)
+{
+	const char *fault = NULL;
+
+	if (!ends_in_time(pid, seconds)) {
+		(void)kill(pid, SIGKILL);
+		fault = "it took too long";
 	}
 	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
 		;

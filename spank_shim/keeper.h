@@ -47,7 +47,7 @@ pid_t keeper_start(const struct keeper_call *call, int *pid_fd);
  * Wait until the keeper has written its answer, or has ended. Returns whether it said that the
  * answer is there.
  */
-bool keeper_await(int line_fd, int pid_fd);
+bool keeper_await(int line_fd, pid_t pid, int pid_fd);
 
 /*
  * Have a keeper do something that ends by itself, in `seconds` at most. The answer's lines are

@@ -54,7 +54,7 @@ static int make_folder(int base_fd, const char *name, uid_t uid, gid_t gid)
 	fd = openat(base_fd, name, FOLDER_FLAGS);
 	if (fd < 0 || fchmod(fd, 0700) < 0)
 		return -1;
-	return fchown(fd, uid, gid);
+	return uid == geteuid() ? 0 : fchown(fd, uid, gid);
 }
 
 int runtime_prepare(const char *path, uid_t uid, gid_t gid, uint32_t job)
@@ -70,7 +70,7 @@ int runtime_prepare(const char *path, uid_t uid, gid_t gid, uint32_t job)
 	(void)snprintf(name, sizeof(name), "%u", (unsigned)uid);
 	if (make_folder(base_fd, name, uid, gid) < 0)
 		return complain(path, name);
-	if (make_folder(base_fd, NOTES, 0, 0) < 0)
+	if (make_folder(base_fd, NOTES, geteuid(), getegid()) < 0)
 		return complain(path, NOTES);
 	(void)snprintf(name, sizeof(name), NOTES "/%u", (unsigned)job);
 	note_fd = openat(base_fd, name, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);

@@ -22,7 +22,9 @@
 #include "runtime.h"
 
 /* A step's end may write an image; what takes longer than this will not end. */
+#ifndef FINISH_SECONDS
 #define FINISH_SECONDS 3600
+#endif
 
 /* For how long a step's end waits for what ends by itself. */
 #define ORPHAN_MILLISECONDS 250
@@ -200,6 +202,7 @@ static void start_container(spank_t spank, int count, char **words)
 {
 	AUTO_REQUEST struct request request = { 0 };
 	AUTO_CLOSE int pid_fd = -1;
+	pid_t pid;
 	struct keeper_call call = {
 		.verb = "start",
 		.python = word_value(count, words, "python"),
@@ -213,12 +216,13 @@ static void start_container(spank_t spank, int count, char **words)
 	add_script(&request, spank);
 	options_add(&request);
 	add_environment(&request, spank);
-	if (keeper_start(&call, &pid_fd) < 0) {
+	pid = keeper_start(&call, &pid_fd);
+	if (pid < 0) {
 		slurm_error("pyxis: cannot start the container's keeper: %s", strerror(errno));
 		return;
 	}
 	close_and_forget(&step.keeper_fd);
-	(void)keeper_await(step.line_fd, pid_fd);
+	(void)keeper_await(step.line_fd, pid, pid_fd);
 }
 
 /* Returns 0 to go on, 1 to run as it is, -1 after an error. */

@@ -11,7 +11,9 @@
 #include "records.h"
 
 /* A registry may be slow; nobody waits longer at a prompt. */
+#ifndef SUBMIT_SECONDS
 #define SUBMIT_SECONDS 180
+#endif
 
 extern char **environ;
 

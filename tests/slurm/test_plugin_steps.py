@@ -1,4 +1,4 @@
-"""What test_steps.py shows of the wrappers, of the plugin: the same tests through Slurm's door."""
+"""What test_steps.py shows of the wrappers: the same tests through the plugin."""
 
 from __future__ import annotations
 

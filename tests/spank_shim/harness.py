@@ -1,0 +1,72 @@
+"""The plugin's C without Slurm: a program that plays Slurm's part, and keepers that go wrong."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+SOURCES = Path(__file__).resolve().parents[2] / "spank_shim"
+PACKAGES = SOURCES.parent
+WARNINGS = ("-std=c11", "-D_GNU_SOURCE", "-g", "-Wall", "-Wextra", "-Wpedantic", "-Werror")
+
+
+@dataclass(frozen=True)
+class Played:
+    """How a play ended."""
+
+    status: int
+    out: str
+    err: str
+
+
+class Harness:
+    """The compiled program."""
+
+    def __init__(self, folder: Path, *flags: str, wrapper: tuple[str, ...] = ()) -> None:
+        """Compile it.
+
+        Args:
+            folder: where it is written, beside keepers and the runtime folder.
+            flags: further words for the compiler.
+            wrapper: a command that runs it.
+        """
+        self.folder = folder
+        self.program = folder / "play"
+        self._wrapper = wrapper
+        sources = [str(path) for path in (*SOURCES.glob("*.c"), SOURCES / "tests/play.c")]
+        command = [
+            "gcc", *WARNINGS, *flags, "-DSUBMIT_SECONDS=2", "-DFINISH_SECONDS=2",
+            f'-DPYXIS_PACKAGES="{PACKAGES}"', "-o", str(self.program), *sources, "-pthread",
+        ]  # fmt: skip
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+
+    def keeper(self, body: str) -> str:
+        """Write a keeper in Python: `say` writes the answer, `ready` tells that it is there."""
+        path = self.folder / "keeper"
+        path.write_text(
+            f"#!{sys.executable} -IS\n"
+            "import os, signal, sys, time\n"
+            "verb = sys.argv[-1]\n"
+            "request = os.read(3, 1 << 24).split(b'\\0')\n"
+            "def say(*records):\n"
+            "    os.write(4, b''.join(r.encode() + b'\\0' for r in records))\n"
+            "def ready():\n"
+            "    os.write(5, b'.')\n"
+            f"{body}\n"
+        )
+        path.chmod(0o755)
+        return f"python={path}"
+
+    def play(self, context: str, *words: str, tasks: int = 1, **environ: str) -> Played:
+        """Play a context with flags (`--0=image`) and words of plugstack.conf."""
+        done = subprocess.run(
+            [*self._wrapper, str(self.program), context, str(tasks), *words,
+             f"runtime_path={self.folder}/run"],
+            env={"PATH": os.environ["PATH"], "PWD": "/tmp", **environ},
+            capture_output=True, text=True, errors="replace", timeout=60, check=False, cwd="/tmp",
+        )  # fmt: skip
+        return Played(done.returncode, done.stdout, done.stderr)

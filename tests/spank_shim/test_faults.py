@@ -1,0 +1,224 @@
+"""Whatever the keeper does, the plugin says what failed, the task fails, and nothing crashes.
+
+Every play runs three times: as it is, with the compiler's sanitizers, and under valgrind.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.spank_shim.harness import Harness
+
+pytestmark = pytest.mark.kernel
+
+_VALGRIND = (
+    "valgrind", "--quiet", "--error-exitcode=99", "--leak-check=full",
+    "--errors-for-leak-kinds=definite,indirect", "--trace-children=no",
+)  # fmt: skip
+_BUILDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "plain": (("-O2",), ()),
+    "sanitizers": (("-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"), ()),
+    "valgrind": (("-O1",), _VALGRIND),
+}
+_SOUND = ("ERROR: AddressSanitizer", "LeakSanitizer", "runtime error:", "==ERROR", "Invalid read")
+
+# name: what the keeper does, what the user is told
+ANSWERS = {
+    "no answer": ("pass", "there is none"),
+    "an exception": ("raise ValueError('out of luck')", "out of luck"),
+    "killed": ("os.kill(os.getpid(), signal.SIGKILL)", "there is none"),
+    "ready without an answer": ("ready()", "there is none"),
+    "no end": ("say('status=ok', 'pid=1'); ready()", "incomplete"),
+    "cut off": ("os.write(4, b'status=ok\\0pid=1'); ready()", "incomplete"),
+    "an end that is none": ("os.write(4, b'status=ok\\0end=x\\0'); ready()", "incomplete"),
+    "noise": ("os.write(4, os.urandom(70000)); ready()", "no usable answer"),
+    "zeros": ("os.write(4, bytes(70000)); ready()", "does not know"),
+    "one byte": ("os.write(4, b'\\0'); ready()", "does not know"),
+    "too large": ("os.ftruncate(4, 1 << 40); ready()", "too large"),
+    "an unknown record": ("say('status=ok', 'frobnicate=1', 'end='); ready()", "another version"),
+    "no status": ("say('pid=1', 'end='); ready()", "no status"),
+    "an odd status": ("say('status=fine', 'end='); ready()", "no status"),
+    "no process": ("say('status=ok', 'end='); ready()", "named no process"),
+    "a process that is none": ("say('status=ok', 'pid=-1', 'end='); ready()", "process number"),
+    "a process in words": ("say('status=ok', 'pid=12x', 'end='); ready()", "process number"),
+    "a huge process": ("say('status=ok', 'pid=99999999999999999999', 'end='); ready()", "process"),
+    "a process that is gone": (
+        "say('status=ok', 'pid=2147483647', 'join=user', 'end='); ready()", "user namespace"),
+    "an unknown namespace": (
+        "say('status=ok', f'pid={os.getpid()}', 'join=../../etc', 'end='); ready(); time.sleep(1)",
+        "no such kind of namespace"),
+    "too many namespaces": (
+        "say('status=ok', f'pid={os.getpid()}', *['join=x' * 9] * 99, 'end='); ready()",
+        "no such kind"),
+    "a variable without value": (
+        "say('status=ok', f'pid={os.getpid()}', 'env=NAME', 'end='); ready(); time.sleep(1)",
+        "environment"),
+    "a folder that is not there": (
+        "say('status=ok', f'pid={os.getpid()}', 'cwd=/nosuch', 'end='); ready(); time.sleep(1)",
+        "/nosuch"),
+    "an error of its own": ("say('status=error', 'error=no such image', 'end='); ready()",
+                            "error: pyxis: no such image"),
+    "percent signs": ("say('status=error', 'error=%s%n%s%n', 'end='); ready()", "%s%n%s%n"),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=_BUILDS)
+def harness(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Harness:
+    flags, wrapper = _BUILDS[request.param]
+    return Harness(tmp_path_factory.mktemp("shim"), *flags, wrapper=wrapper)
+
+
+@pytest.fixture(params=["plain", "sanitizers"])
+def joining(request: pytest.FixtureRequest, tmp_path: Path) -> Harness:
+    """One without valgrind, which knows no setns."""
+    return Harness(tmp_path, *_BUILDS[request.param][0])
+
+
+def sound(text: str) -> bool:
+    return not any(mark in text for mark in _SOUND)
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_a_bad_answer_fails_the_task_and_says_so(harness: Harness, name: str) -> None:
+    body, said = ANSWERS[name]
+    played = harness.play("step", "--0=/image.sqsh", harness.keeper(body))
+    assert played.status == 1, played
+    assert said in played.err
+    assert sound(played.err), played.err
+    assert "/proc/self/ns" not in played.out
+
+
+@pytest.mark.parametrize("name", ["no answer", "cut off", "an error of its own", "noise", "killed"])
+def test_at_submission_it_ends_the_command(harness: Harness, name: str) -> None:
+    body, said = ANSWERS[name]
+    played = harness.play("local", "--0=/image.sqsh", harness.keeper(body.replace("ready()", "")))
+    assert (played.status, sound(played.err)) == (1, True), played
+    assert said in played.err
+
+
+def test_a_keeper_that_hangs_at_submission_is_ended(harness: Harness) -> None:
+    played = harness.play("local", "--0=/image.sqsh", harness.keeper("time.sleep(600)"))
+    assert played.status == 1
+    assert "took too long" in played.err
+
+
+def test_without_an_interpreter_the_error_names_it(harness: Harness) -> None:
+    played = harness.play("step", "--0=/image.sqsh", "python=/no/such/python", tasks=3)
+    assert (played.status, sound(played.err)) == (1, True), played
+    assert "/no/such/python" in played.err
+    # The first task says what failed, the others that one did.
+    assert played.err.count("another task of this step could not start the container") == 2
+
+
+def test_without_the_package_the_error_names_it(tmp_path: Path) -> None:
+    harness = Harness(tmp_path, "-O2", "-UPYXIS_PACKAGES", '-DKEEPER_SCRIPT="/no/such/keeper.py"')
+    played = harness.play("step", "--0=/image.sqsh")
+    assert played.status == 1
+    assert "/no/such/keeper.py" in played.err
+
+
+def test_all_tasks_fail_when_the_first_is_killed(harness: Harness) -> None:
+    # The keeper kills the task that waits for it, which holds the mutex.
+    body = (
+        "me = os.environ['PATH']\n"
+        "for name in os.listdir('/proc'):\n"
+        "    try:\n"
+        "        words = open(f'/proc/{name}/stat').read().rpartition(')')[2].split()\n"
+        "        if int(words[1]) == os.getppid() and int(name) != os.getpid():\n"
+        "            os.kill(int(name), signal.SIGKILL)\n"
+        "            break\n"
+        "    except (OSError, ValueError): pass\n"
+        "time.sleep(1)"
+    )
+    played = harness.play("step", "--0=/image.sqsh", harness.keeper(body), tasks=2)
+    assert played.status != 0
+    assert sound(played.err), played.err
+
+
+def test_without_flags_nothing_is_run(harness: Harness) -> None:
+    played = harness.play("step", "python=/no/such/python")
+    assert played.status == 0, played
+    assert "/proc/self/ns/user" in played.out
+
+
+def test_a_step_that_wants_no_container_runs_as_it_is(harness: Harness) -> None:
+    keeper = harness.keeper("say('status=none', 'log=ignored', 'end='); ready()")
+    played = harness.play("step", "--2=/opt", keeper)
+    assert played.status == 0, played
+    assert "pyxis: ignored" in played.err
+
+
+JOINED = """
+import subprocess
+child = subprocess.Popen(["unshare", "-Urm", "sleep", "30"], stdin=0, stdout=1, stderr=2)
+while os.readlink(f"/proc/{child.pid}/ns/mnt") == os.readlink("/proc/self/ns/mnt"):
+    time.sleep(0.01)
+time.sleep(0.1)
+assert [r for r in request if r.startswith(b"option=")] == [b"option=0=/image.sqsh"], request
+assert b"word=WORD" not in request and b"tasks=4" in request, request
+assert b"cwd=/tmp" in request, request
+say("status=ok", f"pid={child.pid}", "join=user", "join=mnt", "join=net", "unset=PLAY_GONE",
+    "env=PLAY_SET=one=two", "default=PLAY_JOB=image", "default=PLAY_NEW=image",
+    "copy=PLAY_JOB=PLAY_COPY", "copy=PLAY_NOWHERE=PLAY_NOTHING", "cwd=/usr", "seccomp=1",
+    "state=opaque", "finish=1", "end=")
+ready()
+told = os.read(5, 1)
+child.kill()
+"""
+FINISHED = (
+    'if verb == "finish":\n'
+    "    started = [r for r in request if r.startswith((b'started=', b'state='))]\n"
+    "    say('status=ok', f'log=finished {started}', 'end='); sys.exit()\n"
+)
+
+
+def test_tasks_join_and_the_last_one_finishes(joining: Harness) -> None:
+    keeper = joining.keeper(FINISHED + JOINED)
+    played = joining.play(
+        "step", "--0=/image.sqsh", keeper, tasks=4, PLAY_GONE="here", PLAY_JOB="job"
+    )
+    assert (played.status, sound(played.err)) == (0, True), played
+    lines = played.out.splitlines()
+    assert lines.count("PLAY_SET=one=two") == 4
+    assert lines.count("PLAY_JOB=job") == lines.count("PLAY_COPY=job") == 4
+    assert lines.count("PLAY_NEW=image") == 4
+    assert not [line for line in lines if line.startswith(("PLAY_GONE", "PLAY_NOTHING"))]
+    assert lines.count("/proc/self/cwd=/usr") == 4
+    assert [line.split() for line in lines].count(["Seccomp:", "2"]) == 4
+    users = {line for line in lines if line.startswith("/proc/self/ns/user")}
+    assert len(users) == 1
+    assert played.err.count("finished [b'state=opaque', b'started=4']") == 1
+
+
+def test_variables_of_an_answer_enter_the_environment_at_submission(harness: Harness) -> None:
+    body = (
+        "assert request.count(b'option=1=/a:/b') == 1 and b'option=1=/c:/d' in request\n"
+        "assert any(r == b'env=PYXIS_REPEATED_1=/a:/b\\x1e/c:/d' for r in request), request\n"
+        "say('status=ok', 'setenv=PLAY_PIN=a=b', 'log=note', 'end=')"
+    )
+    played = harness.play("local", "--1=/a:/b", "--1=/c:/d", harness.keeper(body))
+    assert (played.status, played.out) == (0, "PLAY_PIN=a=b\n"), played
+    assert "pyxis: note" in played.err
+
+
+def test_the_runtime_folder_is_made_and_links_are_not_followed(harness: Harness) -> None:
+    run = harness.folder / "run"
+    keeper = harness.keeper("say('status=none', 'end='); verb == 'start' and ready()")
+    assert harness.play("slurmd").status == 0
+    assert run.stat().st_mode & 0o7777 == 0o755
+    assert harness.play("step", "--0=/image.sqsh", keeper).status == 0
+    own = next(path for path in run.iterdir() if path.name != "jobs")
+    assert own.stat().st_mode & 0o7777 == 0o700
+    assert [path.name for path in (run / "jobs").iterdir()] == ["7"]
+    # The job's note is what makes the epilog run the keeper, once.
+    told = harness.keeper("say('status=error', f'error=verb {verb}', 'end=')")
+    assert "verb epilog" in harness.play("epilog", told).err
+    assert harness.play("epilog", told).err == ""
+    run.rename(harness.folder / "moved")
+    run.symlink_to(harness.folder / "moved")
+    refused = harness.play("step", "--0=/image.sqsh", keeper)
+    assert refused.status == 1
+    assert "cannot make the runtime folder" in refused.err
+    run.unlink()
