@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import os
-import pwd
 
 from enroot_py import EnrootError, NotFoundError, PlatformError, RegistryError, load_settings
-from pyxis_py.cleanup import clean_job, finish, parse_state
-from pyxis_py.heavy_work import add_libraries
 from pyxis_py.plan import PIN, URI, locate_image
 from pyxis_py.request import Request, ignored_lines
 from pyxis_py.runtime_folder import make_base, make_user_folder
@@ -18,6 +15,8 @@ Outcome = tuple[list[tuple[str, str]], list[str]]
 
 def finish_step(request: Request) -> Outcome:
     """The last task of a step on this node has ended."""
+    from pyxis_py.cleanup import finish, parse_state
+
     state = parse_state(request.records.first("state"))
     complete = request.records.number("started") >= request.job.local_tasks
     done, failed = finish(state, request.settings(), complete=complete)
@@ -44,6 +43,8 @@ def submit(request: Request) -> Outcome:
 
 
 def _resolve(request: Request, uri: str) -> Outcome:
+    from pyxis_py.heavy_work import add_libraries
+
     add_libraries()
     from enroot_py import digest
 
@@ -104,6 +105,10 @@ def end_job(request: Request) -> Outcome:
 
 
 def _end_job_as_user(request: Request) -> list[str]:
+    import pwd
+
+    from pyxis_py.cleanup import clean_job
+
     job, config = request.job, request.config
     try:
         user = pwd.getpwuid(job.uid)
