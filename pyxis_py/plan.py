@@ -31,6 +31,7 @@ NO_IMAGE, FILE, URI, IMPORTER = "", "file", "uri", "importer"
 PIN = "PYXIS_PINNED_IMAGE"
 """Variable that carries "IMAGE DIGEST" from the submission to the nodes."""
 
+_SUFFIXES = (".sqsh", ".squashfs")
 _SCRIPT_OPTIONS = ("x-create=file", "bind", "ro", "nosuid", "nodev", "private")
 
 
@@ -121,7 +122,7 @@ def plan_step(
         ExistsError, NotFoundError: if its state is not the one that was asked for.
         UsageError: if what was asked cannot be.
     """
-    state = _check_state(arguments, existing)
+    state = _check_state(arguments, existing, container_name(arguments, config, job))
     if state != ABSENT:
         origin, image = NO_IMAGE, ""
     else:
@@ -157,8 +158,8 @@ def plan_step(
     )
 
 
-def _check_state(arguments: Arguments, existing: int) -> int:
-    """Return the state to go by: what `--container-name` asks of a container that is there."""
+def _check_state(arguments: Arguments, existing: int, container: str) -> int:
+    """Return the state to go by: what `--container-name` asks of the container of that name."""
     name, mode = arguments.name, arguments.name_mode
     if not name:
         return ABSENT
@@ -172,7 +173,7 @@ def _check_state(arguments: Arguments, existing: int) -> int:
     if existing == ABSENT and not arguments.image:
         raise NotFoundError(
             f"--container-name={name}: there is no such container on this node",
-            hint="give --container-image to make it",
+            hint=f"give --container-image to make it; `enroot list` shows it as {container}",
         )
     return IDLE if mode == "no_exec" and existing > IDLE else existing
 
@@ -181,10 +182,12 @@ def locate_image(arguments: Arguments, config: PluginConfig, job: JobFacts) -> t
     """Return where the image comes from, and its path or URI.
 
     A value that begins with a dot or a slash is a file, as in the original; anything else that has
-    no scheme is an image of a registry.
+    no scheme is an image of a registry. A name that looks like a file's is asked about, where no
+    importer knows better, before a registry is.
 
     Raises:
-        UsageError: if a digest is asked of a file, or is not the one that the reference has.
+        UsageError: if a digest is asked of a file, or is not the one that the reference has; or if
+            the name of an image file lacks its `./`.
     """
     image = arguments.image
     if image[:1] in ("/", "."):
@@ -194,6 +197,11 @@ def locate_image(arguments: Arguments, config: PluginConfig, job: JobFacts) -> t
                 hint="a digest pins images that are pulled",
             )
         return FILE, _absolute(image, job, flag="--container-image")
+    if "://" not in image and image.endswith(_SUFFIXES) and not config.importer:
+        raise UsageError(
+            f"--container-image={image}: an image of a registry, or a file?",
+            hint=f"./{image} is the file, docker://{image} is an image of a registry",
+        )
     uri = image if "://" in image else f"docker://{image}"
     uri = pin_image(uri, arguments.digest if arguments.digest != "print" else "")
     pinned, _, digest = job.environ.get(PIN, "").partition(" ")

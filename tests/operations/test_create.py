@@ -206,6 +206,47 @@ def test_a_low_limit_on_open_files_is_enough(image: Path, settings: Settings) ->
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
+@pytest.fixture
+def memory_group() -> Iterator[Path]:
+    """A cgroup that may use 256 MiB, of either version."""
+    parent = Path("/sys/fs/cgroup")
+    limit = "memory.max"
+    if (parent / "memory").is_dir():
+        parent, limit = parent / "memory", "memory.limit_in_bytes"
+    else:
+        (parent / "cgroup.subtree_control").write_text("+memory")
+    group = parent / f"pyxis-enroot-create-{os.getpid()}"
+    group.mkdir()
+    try:
+        (group / limit).write_text(str(256 << 20))
+        yield group
+    finally:
+        group.rmdir()
+
+
+@pytest.mark.root
+def test_little_memory_is_enough_whatever_the_number_of_processors(
+    tmp_path: Path, settings: Settings, memory_group: Path
+) -> None:
+    """enroot#224."""
+    items = [Item(b"f%d" % at, content=os.urandom(4 << 20)) for at in range(30)]
+    image = write_image(tmp_path / "large.sqsh", items)
+    code = "import sys; from enroot_py.cli.main import main; sys.exit(main())"
+    join = f'echo $$ > {memory_group}/cgroup.procs; exec "$@"'
+    for processors in ("2", "128"):
+        done = subprocess.run(
+            ["sh", "-c", join, "sh", sys.executable, "-c", code,
+             "create", "-n", f"box{processors}", str(image)],
+            env={
+                **os.environ, "ENROOT_DATA_PATH": settings.data_path,
+                "ENROOT_MAX_PROCESSORS": processors,
+            },
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        assert len(os.listdir(f"{settings.data_path}/box{processors}")) >= len(items)
+
+
 @pytest.mark.root
 def test_container_in_use_is_not_replaced(image: Path, settings: Settings) -> None:
     path = create(str(image), "box", settings=settings)

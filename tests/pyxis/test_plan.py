@@ -131,8 +131,27 @@ def test_where_an_image_comes_from(image: str, expected: tuple[str, str]) -> Non
     assert locate_image(Arguments(image=image), SITE, JOB) == expected
 
 
+@pytest.mark.parametrize("image", ["image.sqsh", "images/a.squashfs"])
+def test_a_file_without_a_dot_before_it_is_not_looked_for_in_a_registry(image: str) -> None:
+    """pyxis#127."""
+    with pytest.raises(UsageError, match="a registry, or a file") as caught:
+        locate_image(Arguments(image=image), SITE, JOB)
+    assert f"./{image} " in caught.value.hint
+    named = Arguments(image=f"docker://{image}")
+    assert locate_image(named, SITE, JOB) == (URI, f"docker://{image}")
+
+
+def test_a_missing_container_is_named_as_enroot_names_it() -> None:
+    """pyxis#172."""
+    for scope, expected in (("global", "pyxis_mine"), ("job", "pyxis_12_mine")):
+        with pytest.raises(NotFoundError) as caught:
+            plan_step(Arguments(name="mine"), SITE._replace(container_scope=scope), JOB)
+        assert caught.value.hint.endswith(f" {expected}")
+
+
 def test_an_importer_gets_what_is_no_file() -> None:
     config = SITE._replace(importer="/imp")
+    assert locate_image(Arguments(image="a.sqsh"), config, JOB)[0] == IMPORTER
     assert locate_image(Arguments(image="ubuntu"), config, JOB) == (IMPORTER, "docker://ubuntu")
     assert locate_image(Arguments(image="/a"), config, JOB) == (FILE, "/a")
 
