@@ -404,13 +404,20 @@ def test_a_home_that_is_missing(sandbox: Sandbox) -> None:
 
 
 def test_many_starts_of_one_container_at_once(sandbox: Sandbox) -> None:
-    command = [str(sandbox.programs / "enroot"), "start", "box", "echo", "hello"]
+    """Case C08: every one of them runs, and listing them never fails meanwhile."""
+    command = [str(sandbox.programs / "enroot"), "start", "box", "sh", "-c", "sleep 1; echo hello"]
     processes = [
         subprocess.Popen(command, env=sandbox.environ, stdout=subprocess.PIPE, text=True)
-        for _ in range(24)
+        for _ in range(64)
     ]
-    assert [process.communicate()[0] for process in processes] == ["hello\n"] * 24
+    most = 0
+    while any(process.poll() is None for process in processes):
+        done = sandbox.call("enroot", "list", "-f")
+        assert (done.returncode, done.stderr) == (0, "")
+        most = max(most, done.stdout.count("echo hello"))
+    assert [process.communicate()[0] for process in processes] == ["hello\n"] * 64
     assert {process.returncode for process in processes} == {0}
+    assert most > 1
 
 
 @pytest.mark.parametrize(
