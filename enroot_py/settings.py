@@ -220,18 +220,30 @@ def _defaults(merged: Mapping[str, str]) -> list[tuple[str, str]]:
 def _default_runtime_path(merged: Mapping[str, str], temp: str) -> str:
     """`$XDG_RUNTIME_DIR/enroot`; without that variable a folder that this user may make.
 
-    The original falls back to /run, where an ordinary user can make nothing.
+    The original falls back to /run, where an ordinary user can make nothing; nor can one who is
+    root in a user namespace alone.
     """
     runtime = merged.get("XDG_RUNTIME_DIR")
     if runtime:
         return f"{runtime}/enroot"
     uid = os.getuid()
     if uid == 0:
-        return "/run/enroot"
+        if os.access("/run", os.W_OK):
+            return "/run/enroot"
+        uid = _outer_uid()
     login = f"/run/user/{uid}"
     if os.path.isdir(login) and os.stat(login).st_uid == uid:
         return f"{login}/enroot"
     return f"{temp}/enroot-{uid}"
+
+
+def _outer_uid() -> int:
+    """The uid that root of this user namespace has outside of it, 0 if that cannot be told."""
+    try:
+        with open("/proc/self/uid_map") as ranges:
+            return int(ranges.readline().split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0
 
 
 class _Values:

@@ -46,7 +46,7 @@ def make_workdir(path: str, euid: int) -> None:
     if status.st_uid not in (euid, 0):
         raise StoreError(
             f"The runtime folder {path} belongs to user {status.st_uid}",
-            hint="remove it, or set ENROOT_RUNTIME_PATH",
+            hint="ENROOT_RUNTIME_PATH or XDG_RUNTIME_DIR names another one",
         )
 
 

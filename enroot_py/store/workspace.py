@@ -53,7 +53,10 @@ class NewFolder:
 def check_absent(path: str) -> None:
     """Raise ExistsError if there is something at `path`, a dangling link included."""
     if os.path.lexists(path):
-        raise ExistsError(f"File already exists: {path}", hint="remove it, or choose another name")
+        raise ExistsError(
+            f"File already exists: {path}",
+            hint="choose another name, or replace it with --force",
+        )
 
 
 @contextmanager

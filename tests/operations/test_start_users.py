@@ -231,11 +231,14 @@ def test_a_refused_namespace_is_explained_at_once(tmp_path: Path, target: str) -
 
 @pytest.mark.kernel
 def test_a_container_within_a_container(tmp_path: Path) -> None:
-    """As root of a user namespace, who is nobody special."""
+    """As root of a user namespace, who is nobody special: /run is not his."""
     with sandbox_in(tmp_path) as sandbox:
+        del sandbox.environ["XDG_RUNTIME_DIR"]
+        sandbox.environ["TMPDIR"] = str(sandbox.folder / "run")
         command = [str(sandbox.programs / "enroot"), "start", "box", "id", "-u"]
         done = subprocess.run(
             ["unshare", "--user", "--map-root-user", *command],
             env=sandbox.environ, capture_output=True, text=True, check=False,
         )  # fmt: skip
         assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr
+        assert os.listdir(sandbox.folder / "run") == [f"enroot-{os.getuid()}"]
