@@ -2,8 +2,10 @@
 
     python -m tests.parity.record /path/to/enroot > tests/parity/facts.json
 
-facts.json holds those of NVIDIA's enroot 4.1.2. The facts name no place, time or port of the
-machine and hold no message: exit status, kind of message, the data on stdout, and trees.
+As an ordinary user; `--environ ENROOT_SYSCONF_PATH=/no/such/folder` leaves the machine's own
+configuration out where that enroot heeds it. facts.json holds the facts of NVIDIA's enroot 4.1.2.
+They name no place, time or port of the machine and hold no message: exit status, kind of message,
+the data on stdout, and trees.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from typing import Any
 from tests.parity import observe
 from tests.parity.command_lines import SCENARIOS
 from tests.parity.step import Scenario, Step
-from tests.parity.world import IMAGES, World, make_images
+from tests.parity.world import IMAGES, World, clear, make_images
 from tests.registry.fake_registry import FakeRegistry
 
 Facts = dict[str, Any]
@@ -201,16 +203,18 @@ def main() -> None:
     parser.add_argument("--only", help="one scenario")
     words = parser.parse_args()
     environ = dict(word.split("=", 1) for word in words.environ)
-    with (
-        tempfile.TemporaryDirectory(dir="/var/tmp", ignore_cleanup_errors=True) as folder,
-        Recorder(words.enroot.absolute(), words.root or Path(folder), environ) as recorder,
-    ):
-        recorder.messages = words.messages
-        facts = {
-            scenario.name: recorder.scenario(scenario)
-            for scenario in SCENARIOS
-            if words.only in (None, scenario.name)
-        }
+    root = words.root or Path(tempfile.mkdtemp(dir="/var/tmp"))
+    try:
+        with Recorder(words.enroot.absolute(), root, environ) as recorder:
+            recorder.messages = words.messages
+            facts = {
+                scenario.name: recorder.scenario(scenario)
+                for scenario in SCENARIOS
+                if words.only in (None, scenario.name)
+            }
+    finally:
+        if not words.root:
+            clear(root)
     json.dump(facts, sys.stdout, indent=1, ensure_ascii=False, sort_keys=False)
     print()
 

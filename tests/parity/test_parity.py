@@ -15,6 +15,7 @@ from tests.parity.command_lines import SCENARIOS
 from tests.parity.differences import DIFFERENCES, Difference
 from tests.parity.record import Recorder
 from tests.parity.step import Scenario
+from tests.parity.world import clear
 
 FACTS: dict[str, dict[str, dict[str, Any]]] = json.loads(
     Path(__file__).with_name("facts.json").read_text(encoding="utf-8")
@@ -30,6 +31,7 @@ def recorder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recorder]:
     root = tmp_path_factory.mktemp("parity")
     with Recorder(enroot, root, {"ENROOT_SYSCONF_PATH": str(root / "no-etc")}) as made:
         yield made
+    clear(root)
 
 
 @pytest.mark.parity

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -165,3 +166,13 @@ class World:
             capture_output=True, text=True, timeout=120, check=False, umask=0o022,
         )  # fmt: skip
         assert done.returncode == 0, (words, done.stderr)
+
+
+def clear(root: Path) -> None:
+    """Delete a folder with everything in it, whatever the modes of what the commands left."""
+    for folder, names, _ in os.walk(root):
+        for name in names:
+            path = os.path.join(folder, name)
+            if not os.path.islink(path):
+                os.chmod(path, 0o700)
+    shutil.rmtree(root)
