@@ -26,7 +26,12 @@ SRUN_FLAGS: dict[str, tuple[str, str]] = {
 }
 HOST_COMMANDS = ("module", "spack", "sudo", "ml", "systemctl", "nvidia-smi -pm", "nvidia-smi -lgc")
 
-_COMMAND = re.compile(r"(?:^|[;&|(`{]|\$\(|\b(?:then|do|else|exec|time|if|while|!)\s)\s*([\w./-]+)")
+_TOKEN = re.compile(r"\$\(|[;&|(){}`]|[^\s;&|(){}`]+")
+_SEPARATORS = frozenset(("$(", ";", "&", "|", "(", ")", "{", "}", "`"))
+_BEFORE_COMMANDS = frozenset(
+    ("then", "do", "else", "exec", "time", "if", "elif", "while", "until", "!", "nohup", "env")
+)
+_ASSIGNMENT = re.compile(r"\w+=")
 _IMAGE = re.compile(r"--container-image(?:=|\s+)(\"[^\"]*\"|'[^']*'|[^\s;|&)]+)")
 _SECRET = re.compile(
     r"(?:^|\s)(?:export\s+)?(\w*(?:TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY)\w*)=['\"]?[^\s'\"$`]{6,}"
@@ -59,7 +64,7 @@ def scan_body(text: str, first_line: int) -> Body:
     for number, line in _logical_lines(text, first_line):
         if line.lstrip().startswith("#"):
             continue
-        commands = [match.rpartition("/")[2] for match in _COMMAND.findall(line)]
+        commands = _command_names(line)
         findings += _commands(line, number, commands)
         if "srun" in commands or re.search(r"\bsrun\b", line):
             findings += _srun_flags(line, number)
@@ -86,6 +91,19 @@ def _logical_lines(text: str, first_line: int) -> list[tuple[int, str]]:
             lines.append((number, part))
         continued = ends
     return lines
+
+
+def _command_names(line: str) -> list[str]:
+    """Return the words that stand where a shell looks for a command, without their folders."""
+    names = []
+    expected = True
+    for token in _TOKEN.findall(line):
+        if token in _SEPARATORS:
+            expected = True
+        elif expected and token not in _BEFORE_COMMANDS and not _ASSIGNMENT.match(token):
+            names.append(token.strip("\"'").rpartition("/")[2])
+            expected = False
+    return names
 
 
 def _commands(line: str, number: int, commands: list[str]) -> list[Finding]:

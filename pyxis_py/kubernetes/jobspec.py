@@ -17,7 +17,7 @@ from enroot_py import UsageError
 from pyxis_py.args import Arguments, RawValue, parse_arguments
 from pyxis_py.kubernetes import option_rules as rules
 from pyxis_py.kubernetes.body import scan_body
-from pyxis_py.kubernetes.notes import Ledger
+from pyxis_py.kubernetes.notes import REFUSALS, Ledger, Note, RefusedError
 from pyxis_py.kubernetes.slurm_lists import (
     Array,
     ConstraintError,
@@ -223,10 +223,14 @@ def read_job(
         The specification, and a ledger that may hold refusals already.
 
     Raises:
-        UsageError: if the command line cannot be cut or the script is none.
+        UsageError: if the script is none.
+        RefusedError: if the command line or a line of the header cannot be cut into options.
     """
     table = built_in_options("sbatch")
-    on_line, command = split_command_line(words, table, command="sbatch")
+    try:
+        on_line, command = split_command_line(words, table, command="sbatch")
+    except UsageError as error:
+        raise _not_cut(error) from error
     wraps = [option.value for option in on_line if option.name == "wrap"]
     if wraps and command:
         raise UsageError(f"both --wrap and a script: {command[0]!r}")
@@ -240,15 +244,25 @@ def read_job(
         raise UsageError(
             f"{name} is no batch script: its first line has to begin with #! and name a shell"
         )
-    script = parse_script(text, table, origin=name)
+    try:
+        script = parse_script(text, table, origin=name)
+    except UsageError as error:
+        raise _not_cut(error) from error
     given = merge((script.options, _from_environ(environ), on_line))
     ledger = Ledger(given, allow=allow)
     if len(script.components) > 1:
-        ledger.refuse("hetjob", "hetjob", "components of several kinds")
+        line = next((option.line for option in script.components[1]), 0)
+        ledger.refuse("hetjob", "hetjob", "components of several kinds", line=line)
     job = JobSpec(name, text, name, tuple(command[1:]), tuple(given))
     job = _read_options(job, ledger)
     job = _read_container(job, environ, ledger)
     return _read_body(job, script.body_line, ledger), ledger
+
+
+def _not_cut(error: UsageError) -> RefusedError:
+    """A header that sbatch itself could not read; what stands behind it is not known."""
+    way_out = error.hint or REFUSALS["unknown-option"]
+    return RefusedError([Note("refused", "unknown-option", "", 0, str(error), way_out)])
 
 
 def _from_environ(environ: Mapping[str, str]) -> list[GivenOption]:

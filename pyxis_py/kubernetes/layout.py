@@ -108,7 +108,8 @@ def _gpus(job: JobSpec, nodes: int, ledger: Ledger) -> tuple[int, str]:
         if gres.type and gres.count
     }
     if len(types) > 1:
-        ledger.refuse("gpu-mixed", "--gpus", "GPUs of several types: " + ", ".join(sorted(types)))
+        option = "--gres" if in_gres else "--gpus-per-node" if job.gpus_per_node else "--gpus"
+        ledger.refuse("gpu-mixed", option, f"GPUs of several types: {', '.join(sorted(types))}")
     counts: dict[str, int] = {}
     if in_gres:
         counts["--gres"] = sum(gres.count for gres in in_gres)

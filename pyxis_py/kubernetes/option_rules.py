@@ -18,7 +18,6 @@ READ = frozenset(_READ.split())
 """Read into the job specification (jobspec.py)."""
 
 LAUNCHER: dict[str, str] = {
-    "cpu-bind": "tasks are bound within the pod's CPUs",
     "distribution": "tasks are distributed over the pods",
     "error": "the launcher writes the file",
     "gpu-bind": "tasks are bound within the pod's GPUs",
@@ -34,7 +33,7 @@ LAUNCHER: dict[str, str] = {
 """Handed to the launcher in job.json, with what it does."""
 
 APPROXIMATED_BY_LAUNCHER = frozenset(
-    ("cpu-bind", "gpu-bind", "mem-bind", "hint", "ntasks-per-core", "ntasks-per-socket",
+    ("gpu-bind", "mem-bind", "hint", "ntasks-per-core", "ntasks-per-socket",
      "threads-per-core")
 )  # fmt: skip
 

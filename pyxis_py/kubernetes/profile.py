@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from enroot_py import NotFoundError, SettingsError
+from enroot_py import NotFoundError, SettingsError, UsageError
 from pyxis_py.kubernetes.profile_shape import PROFILE
 from pyxis_py.kubernetes.shapes import check
 from pyxis_py.kubernetes.slurm_values import parse_size, parse_time
@@ -209,9 +209,7 @@ def parse_profile(text: str, *, origin: str) -> Profile:
     if not problems:
         try:
             return _build(document)
-        except SettingsError as error:
-            problems = [str(error)]
-        except ValueError as error:
+        except (SettingsError, UsageError) as error:
             problems = [str(error)]
     raise SettingsError(
         "\n".join(f"{origin}: {problem}" for problem in problems),

@@ -230,7 +230,7 @@ def _jobset(manifest: Manifest) -> Iterator[str]:
     reasons = [rule.get("onJobFailureReasons", []) for rule in spec["failurePolicy"]["rules"]]
     deadline = ["DeadlineExceeded" in row for row in reasons]
     restarts = [rule["action"] != "FailJobSet" for rule in spec["failurePolicy"]["rules"]]
-    if True not in deadline or True in restarts[: deadline.index(True)]:
+    if True not in deadline or True in restarts[: deadline.index(True) + 1]:
         yield "spec.failurePolicy.rules: a time-out has to end the set before any restart"
     yield from _kueue(manifest)
 

@@ -42,7 +42,7 @@ srun --kill-on-bad-exit=1 bash -c '
 
 PROFILE = """
 version: 1
-cluster: {name: training, namespace: default}
+cluster: {name: training, namespace: default, partition: flat}
 accounts: {foundation: {namespace: foundation}}
 partitions:
   h100:

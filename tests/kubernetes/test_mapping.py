@@ -1,0 +1,503 @@
+"""Every row of the mapping tables: what an option becomes, or with which code it is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pyxis_py.kubernetes.notes import REFUSALS, RefusedError
+from pyxis_py.kubernetes.profile import Profile
+from pyxis_py.kubernetes.render import Rendering
+from tests.kubernetes.samples import (
+    PROFILE,
+    container,
+    find,
+    pod,
+    render,
+    script,
+    site,
+    variables,
+)
+
+Look = Callable[[Rendering], Any]
+DEVICE = "device.attributes['gpu.nvidia.com']"
+TAS = "kueue.x-k8s.io/podset-"
+
+
+def job_file(result: Rendering) -> dict[str, Any]:
+    return dict(json.loads(result.manifests[0]["data"]["job.json"]))
+
+
+def job_spec(result: Rendering) -> dict[str, Any]:
+    return dict(find(result, "JobSet")["spec"]["replicatedJobs"][0]["template"]["spec"])
+
+
+def mounts(result: Rendering) -> dict[str, dict[str, Any]]:
+    rows = container(result)["volumeMounts"]
+    return {row["mountPath"]: {k: v for k, v in row.items() if k != "mountPath"} for row in rows}
+
+
+def volume(name: str) -> Look:
+    return lambda result: next(v for v in pod(result)["spec"]["volumes"] if v["name"] == name)
+
+
+def env(name: str) -> Look:
+    return lambda result: variables(result).get(name)
+
+
+def requests(result: Rendering) -> dict[str, str]:
+    return dict(container(result)["resources"]["requests"])
+
+
+def annotations(result: Rendering) -> dict[str, str]:
+    return dict(result.manifests[-1]["metadata"]["annotations"])
+
+
+def labels(result: Rendering) -> dict[str, str]:
+    return dict(result.manifests[-1]["metadata"]["labels"])
+
+
+def topology(result: Rendering) -> dict[str, str]:
+    return dict(pod(result)["metadata"].get("annotations", {}))
+
+
+def terms(result: Rendering) -> Any:
+    affinity = pod(result)["spec"]["affinity"]["nodeAffinity"]
+    return affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+
+
+def volcano(*path: str) -> Look:
+    def look(result: Rendering) -> Any:
+        node: Any = result.manifests[-1]["spec"]
+        for key in path:
+            node = node[int(key) if isinstance(node, list) else key]
+        return node
+
+    return look
+
+
+ROWS: list[tuple[str, Look, Any]] = [
+    # sbatch → pod and job
+    ("-J My_Job.1", lambda r: labels(r)["app.kubernetes.io/name"], "my-job-1"),
+    ("-J 9lives", lambda r: r.manifests[-1]["metadata"]["name"], "j9lives-412803917"),
+    ("-J My_Job.1", env("SLURM_JOB_NAME"), "My_Job.1"),
+    ("-N 4", lambda r: job_spec(r)["completions"], 4),
+    ("-N 2-4", lambda r: job_spec(r)["parallelism"], 4),
+    ("-N 4", lambda r: "podAntiAffinity" in pod(r)["spec"]["affinity"], True),
+    ("-N 4 --gpus-per-node=8", lambda r: "affinity" in pod(r)["spec"], False),
+    ("-N 4 -n 10", env("SLURM_TASKS_PER_NODE"), "3(x2),2(x2)"),
+    ("-N 4 -n 10", env("SLURM_NTASKS"), "10"),
+    ("-N 2 --ntasks-per-node=8", env("SLURM_NTASKS"), "16"),
+    ("-N 8 -n 2", env("SLURM_NNODES"), "2"),
+    ("-n 9 --ntasks-per-node=4", env("SLURM_NNODES"), "3"),
+    ("-c 4 --ntasks-per-node=8", lambda r: requests(r)["cpu"], "32"),
+    ("-c 4", env("SLURM_CPUS_PER_TASK"), "4"),
+    ("-n 1", env("SLURM_CPUS_PER_TASK"), None),
+    ("-c 4 -p cpu", lambda r: container(r)["resources"]["limits"], {"cpu": "4"}),
+    ("--mincpus=16", lambda r: requests(r)["cpu"], "16"),
+    ("--mem=1800G", lambda r: requests(r)["memory"], "1800Gi"),
+    ("--mem=1000", lambda r: requests(r)["memory"], "1000Mi"),
+    ("--mem=0", lambda r: requests(r)["memory"], "1800Gi"),
+    ("--mem-per-cpu=2G -c 4", lambda r: requests(r)["memory"], "8Gi"),
+    ("--mem-per-gpu=10G --gpus=2", lambda r: requests(r)["memory"], "20Gi"),
+    ("--mem-per-cpu=2G", env("SLURM_MEM_PER_CPU"), "2048"),
+    ("--gpus-per-node=8", lambda r: requests(r)["nvidia.com/gpu"], "8"),
+    ("--gpus-per-node=h100:8", lambda r: pod(r)["spec"]["nodeSelector"],
+     {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}),
+    ("--gres=gpu:2", lambda r: requests(r)["nvidia.com/gpu"], "2"),
+    ("--gres=gpu:1g.10gb:2", lambda r: requests(r)["nvidia.com/mig-1g.10gb"], "2"),
+    ("--gres=fpga:1", lambda r: requests(r)["site.example.org/fpga"], "1"),
+    ("-N 4 -G 32", lambda r: requests(r)["nvidia.com/gpu"], "8"),
+    ("--gpus-per-task=2 --ntasks-per-node=4", lambda r: requests(r)["nvidia.com/gpu"], "8"),
+    ("--ntasks-per-gpu=2 -n 8", lambda r: requests(r)["nvidia.com/gpu"], "4"),
+    ("--ntasks-per-gpu=2 --gpus=4", env("SLURM_NTASKS"), "8"),
+    ("--cpus-per-gpu=16 --gpus=2", lambda r: requests(r)["cpu"], "32"),
+    ("--gpus=2", env("SLURM_JOB_GPUS"), "0,1"),
+    ("--gpu-bind=closest", lambda r: job_file(r)["options"], {"gpu-bind": "closest"}),
+    ("-t 90", lambda r: job_spec(r)["activeDeadlineSeconds"], 5460),
+    ("-t 0", lambda r: "activeDeadlineSeconds" in job_spec(r), False),
+    ("-p h100", lambda r: job_spec(r)["activeDeadlineSeconds"], 604860),
+    ("--signal=B:USR1@600", lambda r: pod(r)["spec"]["terminationGracePeriodSeconds"], 600),
+    ("--signal=B:USR1@600", lambda r: job_file(r)["signal"],
+     {"name": "USR1", "seconds": 600, "batchOnly": True}),
+    ("-p cpu", lambda r: labels(r)["kueue.x-k8s.io/queue-name"], "cpu"),
+    ("-p cpu", lambda r: pod(r)["spec"]["tolerations"],
+     [{"key": "site.example.org/cpu", "operator": "Exists", "effect": "NoSchedule"}]),
+    ("-q high", lambda r: labels(r)["kueue.x-k8s.io/priority-class"], "qos-high"),
+    ("-q high", lambda r: pod(r)["spec"]["priorityClassName"], "qos-high"),
+    ("-q normal", lambda r: pod(r)["spec"]["terminationGracePeriodSeconds"], 900),
+    ("-A foundation", lambda r: r.manifests[-1]["metadata"]["namespace"], "foundation"),
+    ("-A foundation", env("SLURM_JOB_ACCOUNT"), "foundation"),
+    ("-C hbm80&ib", terms, [{"matchExpressions": [
+        {"key": "nvidia.com/gpu.memory", "operator": "In", "values": ["81559"]},
+        {"key": "fabric.example.org/ib", "operator": "In", "values": ["ndr", "hdr"]}]}]),
+    ("-C hbm80|ib -x n1", lambda r: [len(t["matchExpressions"]) for t in terms(r)], [2, 2]),
+    ("-w n[1-2] -N 2", terms, [{"matchExpressions": [
+        {"key": "kubernetes.io/hostname", "operator": "In", "values": ["n1", "n2"]}]}]),
+    ("-w n[1-2]", env("SLURM_NNODES"), "2"),
+    ("-x n3", terms, [{"matchExpressions": [
+        {"key": "kubernetes.io/hostname", "operator": "NotIn", "values": ["n3"]}]}]),
+    ("--exclusive", requests, {"cpu": "176", "memory": "1800Gi", "nvidia.com/gpu": "8",
+                               "rdma/hca": "8"}),
+    ("-N4 -p h100 --switches=1", topology,
+     {f"{TAS}required-topology": "fabric.example.org/leaf"}),
+    ("-N4 -p h100 --switches=1@60", topology,
+     {f"{TAS}preferred-topology": "fabric.example.org/leaf"}),
+    ("-N4 -p h100", topology, {f"{TAS}preferred-topology": "fabric.example.org/block"}),
+    ("-N4 -p flat", topology, {}),
+    ("-N4 -p h100 --segment=2", topology, {
+        f"{TAS}preferred-topology": "fabric.example.org/block",
+        f"{TAS}slice-required-topology": "fabric.example.org/leaf", f"{TAS}slice-size": "2"}),
+    ("-a 1-7:2%2", lambda r: (r.manifests[-1]["kind"], r.manifests[-1]["spec"]["completions"],
+                              r.manifests[-1]["spec"]["parallelism"]), ("Job", 4, 2)),
+    ("-a 1-7:2%2", lambda r: job_file(r)["arrayIndices"], [1, 3, 5, 7]),
+    ("-a 1-7:2%2", env("SLURM_ARRAY_TASK_STEP"), "2"),
+    ("-a 3,5 -N2", lambda r: [m["metadata"]["name"] for m in r.manifests[2:]],
+     ["job-sbatch-412803917-a3", "job-sbatch-412803917-a5"]),
+    ("-a 3,5 -N2", env("SLURM_ARRAY_TASK_ID"), "3"),
+    ("-a 3,5 -N2", env("SLURM_JOB_ID"), "412803917"),
+    ("-d afterok:12", lambda r: annotations(r)["kueue.x-k8s.io/admission-gated-by"],
+     "pyxis/dep-12"),
+    ("-H", lambda r: annotations(r)["kueue.x-k8s.io/admission-gated-by"], "pyxis/hold"),
+    ("--no-requeue", lambda r: [row["action"] for row in
+                                find(r, "JobSet")["spec"]["failurePolicy"]["rules"]],
+     ["FailJobSet"] * 3),
+    ("--requeue", lambda r: find(r, "JobSet")["spec"]["failurePolicy"]["rules"][1]["action"],
+     "RestartJobSetAndIgnoreMaxRestarts"),
+    ("-o /lustre/logs/%x/%j.out", lambda r: mounts(r)["/lustre/logs"],
+     {"name": "lustre", "subPath": "logs"}),
+    ("-o x.out -D /lustre/run", lambda r: job_file(r)["output"], "/lustre/run/x.out"),
+    ("-e /lustre/err/e", lambda r: mounts(r)["/lustre/err"], {"name": "lustre", "subPath": "err"}),
+    ("-i /lustre/in", lambda r: job_file(r)["options"], {"input": "/lustre/in"}),
+    ("--open-mode=append", lambda r: job_file(r)["options"], {"open-mode": "append"}),
+    ("-D /lustre/run", lambda r: container(r)["workingDir"], "/lustre/run"),
+    ("--comment=why", lambda r: annotations(r)["pyxis/comment"], "why"),
+    ("--reservation=maintenance", lambda r: pod(r)["spec"]["nodeSelector"],
+     {"site.example.org/reservation": "maintenance"}),
+    ("--tmp=10G", lambda r: (requests(r)["ephemeral-storage"], mounts(r)["/tmp"]),
+     ("10Gi", {"name": "tmp"})),
+    ("--hint=nomultithread", lambda r: job_file(r)["options"], {"hint": "nomultithread"}),
+    ("--uid=7 --gid=8", lambda r: pod(r)["spec"]["securityContext"]["runAsUser"], 7),
+    # pyxis → pod
+    ("--container-mounts=/lustre/a:/data:ro", lambda r: mounts(r)["/data"],
+     {"name": "lustre", "readOnly": True, "subPath": "a"}),
+    ("--container-mounts=/lustre", lambda r: mounts(r)["/lustre"], {"name": "lustre"}),
+    ("--container-mounts=/lustre/a:/a,/lustre/b:/b", volume("lustre"),
+     {"name": "lustre", "persistentVolumeClaim": {"claimName": "lustre"}}),
+    ("--container-mounts=/home/u/x:/x", volume("home"),
+     {"name": "home", "nfs": {"server": "nfs.example.org", "path": "/home"}}),
+    ("--container-mounts=/scratch/x:/x", volume("scratch"),
+     {"name": "scratch", "hostPath": {"path": "/scratch", "type": "Directory"}}),
+    ("--container-mounts=/srv/f:/x", volume("host-0"),
+     {"name": "host-0", "hostPath": {"path": "/srv/f", "type": ""}}),
+    ("--container-mounts=/opt/data:/x:ro", lambda r: mounts(r)["/x"],
+     {"name": "data", "readOnly": True, "recursiveReadOnly": "IfPossible"}),
+    ("--container-mounts=/lustre/a:/x:rslave", lambda r: mounts(r)["/x"]["mountPropagation"],
+     "HostToContainer"),
+    ("--container-mounts=./sub:/x", lambda r: mounts(r)["/x"],
+     {"name": "home", "subPath": "user1/llama/sub"}),
+    ("--container-mounts=tmpfs:/x", volume("tmpfs-0"),
+     {"name": "tmpfs-0", "emptyDir": {"medium": "Memory"}}),
+    ("--container-mounts=/lustre/a:/x,/lustre/b:/x", lambda r: mounts(r)["/x"]["subPath"], "b"),
+    ("--container-mounts=/etc/slurm,/dev/shm:/dev/shm", lambda r: "/etc/slurm" in mounts(r), False),
+    ("--container-mounts=/lustre/../home/u:/x", lambda r: mounts(r)["/x"]["subPath"], "u"),
+    ("--container-workdir=/w", lambda r: container(r)["workingDir"], "/w"),
+    ("--container-workdir=/w -D /lustre/x", lambda r: container(r)["workingDir"], "/w"),
+    ("--container-mount-home", lambda r: mounts(r)["/home/user1"],
+     {"name": "home", "subPath": "user1"}),
+    ("--container-remap-root", lambda r: pod(r)["spec"]["securityContext"],
+     {"runAsUser": 0, "runAsGroup": 0, "seccompProfile": {"type": "RuntimeDefault"}}),
+    ("--no-container-remap-root", lambda r: pod(r)["spec"]["securityContext"]["runAsUser"], 20001),
+    ("--container-entrypoint", lambda r: "command" in container(r), False),
+    ("--no-container-entrypoint", lambda r: container(r)["command"][0], "python3"),
+    ("--container-readonly", lambda r: (
+        container(r)["securityContext"]["readOnlyRootFilesystem"], "/tmp" in mounts(r)),
+     (True, True)),
+    ("--container-writable", lambda r: container(r)["securityContext"]["readOnlyRootFilesystem"],
+     False),
+    ("--container-env=A,B", lambda r: job_file(r)["containerEnv"], ["A", "B"]),
+    ("--container-unshare=net", lambda r: "hostNetwork" in pod(r)["spec"], False),
+    ("--mem=8G", volume("shm"), {"name": "shm", "emptyDir": {"medium": "Memory",
+                                                            "sizeLimit": "2Gi"}}),
+    ("-n 1", volume("shm"), {"name": "shm", "emptyDir": {"medium": "Memory"}}),
+    # the pod's defaults
+    ("-n 1", lambda r: (pod(r)["spec"]["enableServiceLinks"],
+                        pod(r)["spec"]["automountServiceAccountToken"]), (False, False)),
+    ("-N 4", env("SLURM_JOB_NODELIST"), "job-sbatch-412803917-n-0-[0-3]"),
+    ("-n 1", env("SLURM_JOB_NODELIST"), "job-sbatch-412803917-n-0-0"),
+    ("--gpus=1", env("NCCL_SOCKET_IFNAME"), "eth0"),
+    ("-n 1", env("NCCL_SOCKET_IFNAME"), None),
+    ("-p nvl72 --gpus=4 -N2", lambda r: find(r, "ComputeDomain")["spec"]["numNodes"], 0),
+    ("-p nvl72 --gpus=4 -N2", lambda r: pod(r)["spec"]["resourceClaims"],
+     [{"name": "imex", "resourceClaimTemplateName": "job-sbatch-412803917-imex"}]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("options", "look", "expected"), ROWS)
+def test_an_option_under_kueue(options: str, look: Look, expected: Any) -> None:
+    assert look(render(script(*_lines(options)))) == expected
+
+
+def _lines(options: str) -> list[str]:
+    """Options of one line; `&`, `|` and brackets need no quotes in #SBATCH."""
+    return [options]
+
+
+VOLCANO_ROWS: list[tuple[str, Look, Any]] = [
+    ("-N 4", volcano("minAvailable"), 4),
+    ("-N 4", env("SLURM_JOB_NODELIST"), "job-sbatch-412803917-n-[0-3]"),
+    ("-p a,b", volcano("queue"), "a"),
+    ("-q high", volcano("priorityClassName"), "qos-high"),
+    ("-q high", lambda r: annotations(r)["volcano.sh/preemptable"], "true"),
+    ("-q normal", lambda r: "volcano.sh/preemptable" in annotations(r), False),
+    ("-t 90 --signal=USR1@100", lambda r: pod(r)["spec"]["activeDeadlineSeconds"], 6100),
+    ("--no-requeue", lambda r: [p["action"] for p in volcano("policies")(r)],
+     ["TerminateJob"] * 4 + ["CompleteJob"]),
+    ("--requeue", lambda r: [p["action"] for p in volcano("policies")(r)],
+     ["TerminateJob", "RestartJob", "RestartJob", "TerminateJob", "CompleteJob"]),
+    ("-N4 -p h100", volcano("networkTopology"), {"mode": "soft"}),
+    ("-N4 -p h100 --switches=1", volcano("networkTopology"),
+     {"mode": "hard", "highestTierAllowed": 1}),
+    ("-N4 -p h100 --switches=1@60", volcano("networkTopology"), {"mode": "soft"}),
+    ("-N4 -p h100 --segment=2", volcano("tasks", "0", "partitionPolicy"),
+     {"totalPartitions": 2, "partitionSize": 2, "minPartitions": 2,
+      "networkTopology": {"mode": "hard", "highestTierAllowed": 1}}),
+    ("-a 3,5", lambda r: [m["metadata"]["name"] for m in r.manifests[2:]],
+     ["job-sbatch-412803917-a3", "job-sbatch-412803917-a5"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("options", "look", "expected"), VOLCANO_ROWS)
+def test_an_option_under_volcano(options: str, look: Look, expected: Any) -> None:
+    profile = site(PROFILE.replace("  cpu:\n", "  a: {queue: a}\n  cpu:\n"))
+    assert look(render(script(options), target="volcano", profile=profile)) == expected
+
+
+BRIDGE_ROWS: list[tuple[str, Look, Any]] = [
+    ("-A foundation", lambda r: find(r, "PodGroup")["metadata"]["annotations"],
+     {"slurmjob.slinky.slurm.net/" + k: v for k, v in {
+         "job-name": "job.sbatch", "account": "foundation", "partition": "flat",
+         "min-nodes": "1", "max-nodes": "1"}.items()}),
+    ("-L m:1", lambda r: find(r, "PodGroup")["metadata"]["annotations"][
+        "slurmjob.slinky.slurm.net/licenses"], "m:1"),
+    ("-t 1-0", lambda r: find(r, "PodGroup")["metadata"]["annotations"][
+        "slurmjob.slinky.slurm.net/timelimit"], "1440"),
+    ("-N 4", lambda r: find(r, "PodGroup")["spec"], {"minMember": 4}),
+    ("-N 4", lambda r: pod(r)["spec"]["schedulerName"], "slurm-bridge-scheduler"),
+    ("-N 4", lambda r: pod(r)["metadata"]["labels"]["scheduling.x-k8s.io/pod-group"],
+     "job-sbatch-412803917"),
+    ("-N 4", lambda r: "suspend" in find(r, "Job")["spec"], False),
+    ("-N 4", lambda r: [k for k in labels(r) if "kueue" in k], []),
+    ("-n 1", lambda r: next(e for e in container(r)["env"] if e["name"] == "SLURM_JOB_ID"),
+     {"name": "SLURM_JOB_ID", "valueFrom": {"fieldRef": {
+         "fieldPath": "metadata.labels['scheduler.slinky.slurm.net/slurm-jobid']"}}}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("options", "look", "expected"), BRIDGE_ROWS)
+def test_an_option_under_slurm_bridge(options: str, look: Look, expected: Any) -> None:
+    assert look(render(script(options), target="slurm-bridge")) == expected
+
+
+def test_slurm_bridge_counts_the_driver_s_devices() -> None:
+    result = render(script("--gpus=8"), target="slurm-bridge", gpu_api="dra-extended")
+    assert requests(result)["deviceclass.resource.kubernetes.io/gpu.nvidia.com"] == "8"
+
+
+@pytest.mark.parametrize(("options", "selector"), [
+    ("--gpus=8", None),
+    ("--gpus=h100:8", f"{DEVICE}.productName.lowerAscii().contains('h100')"),
+    ("--gres=gpu:1g.10gb:2", f"{DEVICE}.profile == '1g.10gb'"),
+])  # fmt: skip
+def test_gpus_are_claimed_by_selector(options: str, selector: str | None) -> None:
+    result = render(script(options), gpu_api="dra")
+    devices = find(result, "ResourceClaimTemplate")["spec"]["spec"]["devices"]
+    exactly = devices["requests"][0]["exactly"]
+    assert exactly.get("selectors") == ([{"cel": {"expression": selector}}] if selector else None)
+    assert exactly["deviceClassName"] == ("mig.nvidia.com" if "1g" in options else "gpu.nvidia.com")
+    assert container(result)["resources"]["claims"] == [{"name": "gpu"}]
+
+
+IMAGES = [
+    ("ubuntu", "docker.io/library/ubuntu:latest", None),
+    ("docker://nvidia/cuda:12.4.1", "docker.io/nvidia/cuda:12.4.1", None),
+    ("nvcr.io#nvidia/pytorch:25.06-py3", "nvcr.io/nvidia/pytorch:25.06-py3", "nvcr-io"),
+    (r"nvcr.io\#nvidia/pytorch:1", "nvcr.io/nvidia/pytorch:1", "nvcr-io"),
+    ("alice@nvcr.io#nvidia/x:1", "nvcr.io/nvidia/x:1", "alice-nvcr"),
+    ("bob@nvcr.io#nvidia/x:1", "nvcr.io/nvidia/x:1", "nvcr-io"),
+    ("localhost:5000#a/b:1", "localhost:5000/a/b:1", None),
+    ("a/b@sha256:" + "1" * 64, "docker.io/a/b@sha256:" + "1" * 64, None),
+]
+
+
+@pytest.mark.parametrize(("given", "image", "secret"), IMAGES)
+def test_an_image_and_its_pull_secret(given: str, image: str, secret: str | None) -> None:
+    result = render(script(image=given))
+    assert container(result)["image"] == image
+    secrets = pod(result)["spec"].get("imagePullSecrets")
+    assert secrets == ([{"name": secret}] if secret else None)
+
+
+def test_the_image_of_srun_is_the_pod_s() -> None:
+    result = render(script(image="", body="srun --container-image=nvcr.io#a/b:1 x\n"))
+    assert container(result)["image"] == "nvcr.io/a/b:1"
+    assert "approx-srun-image" in {note.code for note in result.notes}
+
+
+FABRICS = [
+    ("{kind: host}", lambda r: (pod(r)["spec"]["hostNetwork"], pod(r)["spec"]["dnsPolicy"]),
+     (True, "ClusterFirstWithHostNet")),
+    ("{kind: host, privileged: true}", lambda r: container(r)["securityContext"],
+     {"privileged": True}),
+    ("{kind: shared, resources: {rdma/a: '1'}}", lambda r: requests(r)["rdma/a"], "1"),
+    ("{kind: sriov, resources: {a/vf: '1'}, annotations: {k8s.v1.cni.cncf.io/networks: n/a}}",
+     topology, {"k8s.v1.cni.cncf.io/networks": "n/a"}),
+    ("{kind: efa, resources: {vpc.amazonaws.com/efa: '4', hugepages-2Mi: 5Gi}}",
+     lambda r: (requests(r)["vpc.amazonaws.com/efa"], requests(r)["hugepages-2Mi"]), ("4", "5Gi")),
+    ("{kind: gke, annotations: {networking.gke.io/interfaces: '[]'}}", topology,
+     {"networking.gke.io/interfaces": "[]"}),
+    ("{kind: none}", lambda r: container(r)["securityContext"]["capabilities"], {"drop": ["ALL"]}),
+    ("{kind: shared}", lambda r: container(r)["securityContext"]["capabilities"]["add"],
+     ["IPC_LOCK"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("fabric", "look", "expected"), FABRICS)
+def test_a_fabric(fabric: str, look: Look, expected: Any) -> None:
+    profile = site(f"{{version: 1, fabric: {fabric}}}")
+    assert look(render(script("--gpus=8"), profile=profile)) == expected
+
+
+REFUSED: list[tuple[str, str, dict[str, Any]]] = [
+    # code, options, how to render
+    ("image-squashfs", "--container-image=/x/y.sqsh", {}),
+    ("image-squashfs", "--container-image=y.sqsh", {}),
+    ("image-daemon", "--container-image=dockerd://ubuntu", {}),
+    ("image-daemon", "--container-image=podman://ubuntu", {}),
+    ("image-scheme", "--container-image=oci:///x", {}),
+    ("image-none", "", {"image": ""}),
+    ("container-name", "--container-name=x", {"image": ""}),
+    ("container-save", "--container-save=/x.sqsh", {}),
+    ("mount-unmapped", "--container-mounts=/nowhere:/x", {}),
+    ("mount-shared-propagation", "--container-mounts=/lustre:/x:rshared", {}),
+    ("mount-umount", "--container-mounts=umount:/x", {}),
+    ("mem-zero", "--mem=0 -p cpu", {}),
+    ("exclusive-shape", "--exclusive -p cpu", {}),
+    ("qos-unknown", "-q nope", {}),
+    ("partition-unknown", "-p nope", {}),
+    ("account-unknown", "-A nope", {}),
+    ("partition-list", "-p flat,cpu", {}),
+    ("feature-unknown", "-C nope", {}),
+    ("gres-unknown", "--gres=nope:1", {}),
+    ("gres-unknown", "--gres=gpu:b200:1", {}),
+    ("reservation-unknown", "--reservation=nope", {}),
+    ("nodelist-superset", "-w n1 -N 2", {}),
+    ("constraint-matching-or", "-C [hbm80|ib]", {}),
+    ("constraint-count", "-C hbm80*2", {}),
+    ("constraint-nested", "-C (hbm80|ib)&x", {}),
+    ("dependency-unsupported", "-d afterburstbuffer:1", {}),
+    ("dependency-unsupported", "-d afterok:1", {"target": "volcano"}),
+    ("hold-unsupported", "-H", {"target": "slurm-bridge"}),
+    ("array-throttle", "-a 0-3%1 -N2", {}),
+    ("array-throttle", "-a 0-3%1", {"target": "volcano"}),
+    ("begin", "-b now+1hour", {}),
+    ("licenses", "-L m:1", {}),
+    ("bb", "--bb=x", {}),
+    ("cluster", "-M other", {}),
+    ("export-all", "--export=ALL", {}),
+    ("export-file", "--export-file=x", {}),
+    ("gpus-indivisible", "-N 3 -G 8", {}),
+    ("gpus-per-socket", "--gpus-per-socket=4", {}),
+    ("gpu-mixed", "--gres=gpu:h100:1,gpu:a100:1", {}),
+    ("switches-several", "-N4 -p h100 --switches=2", {}),
+    ("topology-indivisible", "-N4 -p h100 --segment=3", {}),
+    ("topology-unknown", "-N4 -p flat --segment=2", {}),
+    ("time-over-partition", "-p h100 -t 8-0", {}),
+    ("name-too-long", "-J " + "x" * 60, {}),
+    ("label-invalid", "-A a+b", {"profile": Profile()}),
+    ("dra-tas", "-p h100 -N2 --gpus=2", {"gpu_api": "dra"}),
+    ("dra-compute-domain", "-p nvl72 --gpus=4", {"target": "slurm-bridge"}),
+    ("dra-fabric", "--gpus=4", {"profile": "{version: 1, fabric: {kind: dra, deviceClass: r}}"}),
+    ("dra-config-kueue", "--gpus=4", {"gpu_api": "dra", "profile":
+                                      "{version: 1, fabric: {kind: dra, deviceClass: r}}"}),
+    ("security-host", "--container-mounts=/data:/x", {"profile": "{version: 1, mounts: [{path: "
+                                                      "/data, name: d, hostPath: /data}]}"}),
+    ("security-root", "--container-remap-root", {"profile":
+                                                 "{version: 1, security: {allowRoot: false}}"}),
+    ("hetjob", "-N1\n#SBATCH hetjob\n#SBATCH -N2", {}),
+    ("option-unsupported", "--nodefile=x", {}),
+    ("option-unsupported", "--tres-per-node=gres/gpu:1", {}),
+    ("option-unsupported", "--reboot", {}),
+    ("option-unsupported", "--container-device=nvidia.com/gpu=0", {}),
+    ("invalid-value", "-t soon", {}),
+    ("invalid-value", "-N 0", {}),
+    ("invalid-value", "--mem=1G --mem-per-cpu=1G", {}),
+    ("invalid-value", "--requeue --no-requeue", {}),
+    ("invalid-value", "--container-mounts=x", {}),
+    ("invalid-value", "-w n[1-4] -N 2", {}),
+    ("invalid-value", "-N2 -n 9 --ntasks-per-node=2", {}),
+    ("nested-sbatch", "", {"body": "if true; then sbatch next.sh; fi\n"}),
+    ("pty", "", {"body": "srun --pty bash\n"}),
+    ("x11", "", {"body": "srun --x11 xterm\n"}),
+    ("srun-bcast", "", {"body": "srun --bcast=/tmp/x a\n"}),
+    ("salloc", "", {"body": "x=$(salloc -N1 hostname)\n"}),
+    ("sattach", "", {"body": "sattach 1.0\n"}),
+    ("sacct", "", {"body": "sacct -j $SLURM_JOB_ID\n"}),
+    ("sbcast", "", {"body": "sbcast a /tmp/a\n"}),
+    ("image-mixed", "", {"body": "srun --container-image=other true\n"}),
+]  # fmt: skip
+
+
+def _refused(options: str, how: dict[str, Any]) -> RefusedError:
+    how = dict(how)
+    profile = how.pop("profile", None)
+    if isinstance(profile, str):
+        profile = site(profile)
+    shape = {key: how.pop(key) for key in ("image", "body") if key in how}
+    if "--container-image" in options:
+        shape["image"] = ""
+    with pytest.raises(RefusedError) as caught:
+        render(script(*([options] if options else []), **shape), profile=profile, **how)
+    return caught.value
+
+
+@pytest.mark.parametrize(("code", "options", "how"), REFUSED)
+def test_what_has_no_equal_is_refused_with_its_code(
+    code: str, options: str, how: dict[str, Any]
+) -> None:
+    error = _refused(options, how)
+    assert code in error.codes
+    note = next(note for note in error.notes if note.code == code)
+    assert note.way_out
+    assert f"[{code}]" in str(error) and note.way_out in str(error)
+    if options and note.option and note.option != "--output":
+        assert note.line >= 2
+
+
+ELSEWHERE = {
+    "env-secret": "test_render.py", "configmap-too-large": "test_render.py",
+    "unknown-option": "test_jobspec.py",
+}  # fmt: skip
+
+
+def test_every_code_has_a_test_here_or_elsewhere() -> None:
+    assert {code for code, _, _ in REFUSED} | set(ELSEWHERE) == set(REFUSALS)
+
+
+@pytest.mark.parametrize(("code", "options", "how"), [
+    ("licenses", "-L m:1", {}),
+    ("nested-sbatch", "", {"body": "sbatch x\n"}),
+    ("array-throttle", "-a 0-3%1 -N2", {}),
+])  # fmt: skip
+def test_a_refusal_can_be_allowed(code: str, options: str, how: dict[str, Any]) -> None:
+    text = script(*([options] if options else []), **how)
+    notes = {note.code: note.kind for note in render(text, allow=[code]).notes}
+    assert notes[code] == "warning"
+
+
+def test_what_makes_no_sense_cannot_be_allowed() -> None:
+    with pytest.raises(RefusedError):
+        render(script(image="/x.sqsh"), allow=["image-squashfs"])
