@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -33,3 +34,21 @@ def place(tmp_path: Path) -> Iterator[Workplace]:
     workplace = Workplace(tmp_path)
     yield workplace
     workplace.close()
+
+
+@pytest.fixture
+def memory_group() -> Iterator[Path]:
+    """A cgroup that may use 256 MiB, of either version."""
+    parent = Path("/sys/fs/cgroup")
+    limit = "memory.max"
+    if (parent / "memory").is_dir():
+        parent, limit = parent / "memory", "memory.limit_in_bytes"
+    else:
+        (parent / "cgroup.subtree_control").write_text("+memory")
+    group = parent / f"pyxis-enroot-test-{os.getpid()}"
+    group.mkdir()
+    try:
+        (group / limit).write_text(str(256 << 20))
+        yield group
+    finally:
+        group.rmdir()

@@ -206,24 +206,6 @@ def test_a_low_limit_on_open_files_is_enough(image: Path, settings: Settings) ->
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
-@pytest.fixture
-def memory_group() -> Iterator[Path]:
-    """A cgroup that may use 256 MiB, of either version."""
-    parent = Path("/sys/fs/cgroup")
-    limit = "memory.max"
-    if (parent / "memory").is_dir():
-        parent, limit = parent / "memory", "memory.limit_in_bytes"
-    else:
-        (parent / "cgroup.subtree_control").write_text("+memory")
-    group = parent / f"pyxis-enroot-create-{os.getpid()}"
-    group.mkdir()
-    try:
-        (group / limit).write_text(str(256 << 20))
-        yield group
-    finally:
-        group.rmdir()
-
-
 @pytest.mark.root
 def test_little_memory_is_enough_whatever_the_number_of_processors(
     tmp_path: Path, settings: Settings, memory_group: Path
