@@ -42,7 +42,8 @@ class ImageConfig:
 
     Attributes:
         architecture, os: in the image specification's words ("amd64", "linux").
-        entrypoint: words that come before the command.
+        entrypoint: words that come before the command; one empty word is how engines write that
+            there is none (`docker run --entrypoint ""`), and reads as none.
         cmd: the command when none is given, or the entrypoint's default arguments.
         env: `NAME=value` texts in the order given; not checked for the `=`.
         working_dir: path inside the rootfs, or "".
@@ -112,10 +113,11 @@ def _build(document: dict[str, object], *, diff_ids: tuple[str, ...]) -> ImageCo
     except InvalidReferenceError as error:
         raise ManifestError(f"Image config: {error}") from error
     labels = _object(inner, "Labels")
+    entrypoint = _strings(inner, "Entrypoint")
     return ImageConfig(
         architecture=_string(document, "architecture"),
         os=_string(document, "os"),
-        entrypoint=_strings(inner, "Entrypoint"),
+        entrypoint=() if entrypoint == ("",) else entrypoint,
         cmd=_strings(inner, "Cmd"),
         env=_strings(inner, "Env"),
         working_dir=_string(inner, "WorkingDir"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import pwd
 import re
 import signal
 import subprocess
@@ -102,6 +103,15 @@ def test_words_that_enroot_ignores_are_mentioned(enroot: Command, command: str) 
 def test_looking_creates_nothing(enroot: Command, words: list[str]) -> None:
     enroot.run(*words)
     assert enroot.tree() == []
+
+
+@pytest.mark.parametrize("words", [["version"], ["list"], ["list", "-f"], ["info"]], ids=" ".join)
+def test_without_any_variable_the_users_database_says_where_home_is(words: list[str]) -> None:
+    """pyxis#101."""
+    done = subprocess.run([ENROOT, *words], env={}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    if words == ["info"]:
+        assert f"{pwd.getpwuid(os.getuid()).pw_dir}/.local/share/enroot" in done.stdout
 
 
 @pytest.mark.parametrize("words", [["--help"], ["version"], ["list"], ["list", "-f"]], ids=" ".join)

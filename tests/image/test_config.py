@@ -54,6 +54,7 @@ MEMBERS = ("Entrypoint", "Cmd", "Env", "WorkingDir", "User", "Volumes", "Labels"
         {"config": dict.fromkeys(MEMBERS)},
         {"architecture": None, "os": None, "rootfs": None, "history": None, "created": None},
         {"rootfs": {"diff_ids": None}},
+        {"config": {"Entrypoint": [""], "Cmd": None}},  # enroot#120
     ],
 )
 def test_what_is_absent_or_null_is_empty(document: Any) -> None:
