@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from measure import Report
 
-PROGRAMS = ("imports", "extraction", "entries", "starts", "hooks", "gpus")
+PROGRAMS = ("imports", "extraction", "entries", "starts", "hooks", "gpus", "steps")
 
 
 def main() -> int:
