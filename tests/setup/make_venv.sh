@@ -25,6 +25,9 @@ if [ "$(cat "$folder/made-from" 2> /dev/null)" != "$stamp" ]; then
     "$python" -m venv "$folder"
 fi
 export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
+# What is downloaded stays in the folder too, not in the user's home.
+PIP_CACHE_DIR=$(cd "$folder" && pwd)/pip-cache
+export PIP_CACHE_DIR
 "$folder/bin/python" -m pip install -q "$requirement"
 # The same version may hold other files now: put the tree's own in, without asking for dependencies.
 "$folder/bin/python" -m pip install -q --no-deps --force-reinstall .
