@@ -97,7 +97,7 @@ def init_command(path: str) -> int:
 @click.argument("path")
 def check_command(path: str) -> int:
     """Read a profile and say what is wrong with it."""
-    from pyxis_py.kubernetes.profile import read_profile
+    from pyxis_py.kubernetes.profile_reader import read_profile
 
     profile = read_profile(path)
     click.echo(f"{path}: {len(profile.partitions)} partitions, {len(profile.mounts)} mounts")
@@ -105,10 +105,11 @@ def check_command(path: str) -> int:
 
 
 def _render(words: Sequence[str]) -> int:
-    from pyxis_py.kubernetes.jobspec import read_job
+    from pyxis_py.kubernetes.job_reader import read_job
     from pyxis_py.kubernetes.manifest_text import dump_manifests, explain
     from pyxis_py.kubernetes.notes import RefusedError
-    from pyxis_py.kubernetes.profile import Profile, read_profile
+    from pyxis_py.kubernetes.profile import Profile
+    from pyxis_py.kubernetes.profile_reader import read_profile
     from pyxis_py.kubernetes.render import render_job
 
     own, rest = cut_words(words)

@@ -18,6 +18,8 @@ from pyxis_py.kubernetes.queueing import job_annotations, job_labels
 
 TASK = "n"
 TIME_LIMIT_STATUS = 124
+PLUGINS = {"svc": ["--publish-not-ready-addresses=true"], "env": []}
+"""Agents look each other up before any pod is ready."""
 MAX_RETRY = 1000
 """Every eviction counts as a retry, and 0 would mean 3 (volcano#2560)."""
 DEADLINE_SLACK = 600
@@ -48,21 +50,19 @@ def volcano_job(context: Context, element: Element, devices: Devices) -> Manifes
     })  # fmt: skip
     if context.time_limit:
         spec["runningEstimate"] = _duration(context.time_limit)
-    spec["plugins"] = {"svc": ["--publish-not-ready-addresses=true"], "env": []}
+    spec["plugins"] = PLUGINS
     if network:
         spec["networkTopology"] = network
     spec["policies"] = _policies(context)
     spec["tasks"] = [task]
-    annotations = job_annotations(context)
-    if context.qos.preemptible:
-        annotations["volcano.sh/preemptable"] = "true"
+    preemptable = {"volcano.sh/preemptable": "true"} if context.qos.preemptible else {}
     return {
         "apiVersion": "batch.volcano.sh/v1alpha1",
         "kind": "Job",
         "metadata": {
             **metadata(context, element.name),
             "labels": job_labels(context, element),
-            "annotations": annotations,
+            "annotations": {**job_annotations(context), **preemptable},
         },
         "spec": spec,
     }

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyxis_py.kubernetes.context import GpuApi, RenderOptions, Submitter, Target
-from pyxis_py.kubernetes.jobspec import read_job
-from pyxis_py.kubernetes.profile import Profile, parse_profile
+from pyxis_py.kubernetes.job_reader import read_job
+from pyxis_py.kubernetes.profile import Profile
+from pyxis_py.kubernetes.profile_reader import parse_profile
 from pyxis_py.kubernetes.render import Rendering, render_job
 
 SCRIPT = r"""#!/bin/bash

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from enroot_py import UsageError
 from pyxis_py.kubernetes import option_rules
-from pyxis_py.kubernetes.jobspec import _READERS, JobSpec, merge, read_job
+from pyxis_py.kubernetes.job_reader import _READERS, merge, read_job
+from pyxis_py.kubernetes.jobspec import JobSpec
 from pyxis_py.kubernetes.notes import Ledger, RefusedError
 from pyxis_py.launchers.slurm_options import GivenOption, built_in_options
 from pyxis_py.options import OPTIONS
@@ -100,12 +100,12 @@ def test_a_wrapped_command() -> None:
 
 
 def test_a_wrapped_command_and_a_script_are_an_error() -> None:
-    with pytest.raises(UsageError, match="both --wrap and a script"):
+    with pytest.raises(RefusedError, match="both --wrap and a script"):
         read("#!/bin/sh\n", "--wrap=x")
 
 
 def test_a_script_without_a_shell_is_an_error() -> None:
-    with pytest.raises(UsageError, match="its first line has to begin with #!"):
+    with pytest.raises(RefusedError, match="its first line has to begin with #!"):
         read("srun true\n")
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from enroot_py import NotFoundError, SettingsError
-from pyxis_py.kubernetes.profile import NodeShape, Profile, parse_profile, read_profile
+from pyxis_py.kubernetes.profile import NodeShape, Profile
+from pyxis_py.kubernetes.profile_reader import parse_profile, read_profile
 from pyxis_py.kubernetes.profile_shape import PROFILE
 from pyxis_py.kubernetes.profile_template import TEMPLATE
 from pyxis_py.kubernetes.shapes import ListOf, MapOf, Record, Shape
@@ -64,6 +65,10 @@ def test_an_empty_profile_has_the_defaults() -> None:
     ("{version: 1, mounts: [{path: a, name: a, pvc: x}]}", "mounts[0].path: not an absolute path"),
     ("{version: 1, mounts: [{path: /a, name: a, pvc: x}, {path: /a, name: b, pvc: y}]}",
      "mounts[1]: a second one with path /a"),
+    ("{version: 1, mounts: [{path: /a, name: shm, pvc: x}]}", "shm is taken by every pod"),
+    ("{version: 1, mounts: [{path: /a, name: host-0, pvc: x}]}", "host-0 is taken by every pod"),
+    ("{version: 1, mounts: [{path: /a, name: a, pvc: x}, {path: /b, name: a, pvc: y}]}",
+     "mounts[1].name: a has another source already"),
     ("{version: 1, gres: {nic: {}}}", "gres.nic: neither resource nor deviceClass"),
     ("{version: 1, fabric: {kind: magic}}", "fabric.kind: 'magic' is none of"),
     ("{version: 1, fabric: {kind: shared, resources: {rdma/a: 1}}}", "not a string: 1"),
