@@ -91,6 +91,7 @@ class ImageServer:
         if os.fork():
             os._exit(0)
         os.setsid()  # no signals from the terminal
+        _ignore_signals()
         fd = _receive_descriptor(channel)
         null = os.open(os.devnull, os.O_RDWR)
         for number, target in ((null, 0), (null, 1), (self._messages, 2)):
@@ -148,6 +149,21 @@ class ImageServer:
             raise UnsupportedError(f"{self.program} cannot serve {self.image}: {last}") from error
         finally:
             os.close(self._messages)
+
+
+def _ignore_signals() -> None:
+    """Leave signals to the container: Slurm sends a step's to every process that belongs to it.
+
+    The server ends with the container's mounts. libfuse leaves signals alone that are ignored.
+    """
+    import _signal  # type: ignore[import-not-found]  # `signal` itself imports enum
+
+    for number in (
+        _signal.SIGHUP, _signal.SIGINT, _signal.SIGQUIT, _signal.SIGUSR1, _signal.SIGUSR2,
+        _signal.SIGALRM, _signal.SIGTERM, _signal.SIGXCPU, _signal.SIGIO, _signal.SIGTSTP,
+        _signal.SIGURG, _signal.SIGWINCH, _signal.SIGVTALRM, _signal.SIGPROF,
+    ):  # fmt: skip
+        _signal.signal(number, _signal.SIG_IGN)
 
 
 def _close_quietly(fd: int) -> None:

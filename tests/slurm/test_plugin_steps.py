@@ -14,3 +14,7 @@ pytestmark = [pytest.mark.slurm, pytest.mark.usefixtures("plugin")]
 @pytest.fixture(scope="module")
 def rig(rig: Rig) -> PluginRig:
     return PluginRig(rig)
+
+
+def test_components_of_a_step_have_images_of_their_own() -> None:
+    """Slurm cannot: test_plugin_node.py has what is said instead."""

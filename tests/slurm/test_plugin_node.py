@@ -1,0 +1,180 @@
+"""The plugin where things go wrong on a node, and what an administrator can set."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.slurm.plugin import plugin_line
+from tests.slurm.rig import NODES, Rig
+
+pytestmark = [pytest.mark.slurm, pytest.mark.usefixtures("plugin")]
+
+
+@pytest.fixture
+def image(rig: Rig) -> str:
+    return f"--container-image={rig.shared}/image.sqsh"
+
+
+def keeper(rig: Rig, body: str) -> str:
+    """A setting that puts a script in the interpreter's place."""
+    path = rig.shared / "keeper.sh"
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(0o755)
+    return f"python={path}"
+
+
+def assert_up(rig: Rig) -> None:
+    deadline = time.monotonic() + 20
+    while rig.run("sinfo", "-h", "-o", "%D %t").stdout.strip() != f"{NODES} idle":
+        assert time.monotonic() < deadline, rig.run("sinfo", "-N", "-l").stdout
+        time.sleep(0.1)
+    assert rig.remains(within=10) == []
+
+
+# Those of srun would come first otherwise: only the nodes' keeper is broken.
+_ONLY_START = '[ "$4" = start ] || exec PYTHON "$@"\n'
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("echo disk is full >&2; exit 1", "disk is full"),
+        ("kill -KILL $$", "no usable answer"),
+        ("head -c 99999 /dev/urandom >&4; printf . >&5", "no usable answer"),
+        ("printf 'status=ok\\0pid=1\\0' >&4; printf . >&5", "incomplete"),
+        ("printf 'status=ok\\0pid=1\\0join=user\\0end=\\0' >&4; printf . >&5", "user namespace"),
+    ],
+)
+def test_a_keeper_that_fails_ends_the_step_and_nothing_else(
+    rig: Rig, image: str, body: str, said: str
+) -> None:
+    only = _ONLY_START.replace("PYTHON", str(rig.programs / "python"))
+    with rig.plugstack(plugin_line(rig, keeper(rig, only + body))):
+        done = rig.run("srun", "-w", "node1", "-n3", image, "true")
+    assert done.returncode != 0
+    assert said in done.stderr
+    if said != "user namespace":  # which every task finds out by itself
+        assert "another task of this step could not start the container" in done.stderr
+    assert_up(rig)
+
+
+def test_without_an_interpreter_it_says_so(rig: Rig, image: str) -> None:
+    with rig.plugstack(plugin_line(rig, "python=/no/such/python")):
+        done = rig.run("srun", image, "true")
+    assert done.returncode != 0
+    assert "/no/such/python" in done.stderr
+    assert_up(rig)
+
+
+def test_a_step_whose_keeper_hangs_can_be_cancelled(rig: Rig, image: str) -> None:
+    started = rig.shared / "hangs"
+    only = _ONLY_START.replace("PYTHON", str(rig.programs / "python"))
+    body = f"{only}touch {started}; exec sleep 600"
+    with (
+        rig.plugstack(plugin_line(rig, keeper(rig, body))),
+        rig.popen("srun", "-J", "hangs", "-w", "node1", "-n2", image, "true") as process,
+    ):
+        wait_for(started)
+        rig.run("scancel", "--name", "hangs")
+        process.communicate(timeout=30)
+    assert process.returncode != 0
+    assert_up(rig)
+
+
+def test_a_killed_slurmstepd_leaves_nothing_after_the_job(rig: Rig, image: str) -> None:
+    ready = rig.shared / "orphaned"
+    mount = f"--container-mounts={rig.shared}:/shared"
+    with rig.popen("srun", "-w", "node2", image, mount, "--container-writable",
+                   "--container-save=./never.sqsh", "sh", "-c",
+                   "echo $SLURM_JOB_ID > /shared/orphaned; sleep 60") as process:  # fmt: skip
+        wait_for(ready)
+        for pid in stepds(ready.read_text().strip()):
+            os.kill(pid, signal.SIGKILL)
+        rig.run("scancel", ready.read_text().strip())
+        process.communicate(timeout=60)
+    assert_up(rig)
+
+
+def test_named_containers_end_with_their_job_where_the_site_says_so(rig: Rig, image: str) -> None:
+    with rig.plugstack(plugin_line(rig, "container_scope=job")):
+        script = f"srun --container-name=scoped {image} true && srun --container-name=scoped id -u"
+        done = rig.run("salloc", "-Q", "-w", "node3", "-n1", "sh", "-c", script)
+        assert done.stdout.strip() == str(rig.user.pw_uid), done.stderr
+        assert_up(rig)
+        gone = rig.run("srun", "-w", "node3", "--container-name=scoped", "true")
+    assert gone.returncode != 0
+    assert "no such container" in gone.stderr
+
+
+def test_a_site_can_keep_the_flags_from_sbatch(rig: Rig, image: str) -> None:
+    with rig.plugstack(plugin_line(rig, "sbatch_support=no")):
+        refused = rig.run("sbatch", image, "--wrap=true")
+        done = rig.run("srun", image, "cat", "/etc/mark")
+    assert refused.returncode != 0
+    assert "unrecognized option" in refused.stderr
+    assert done.stdout == "image\n", done.stderr
+
+
+def test_a_site_can_run_entrypoints_by_default(rig: Rig, image: str) -> None:
+    with rig.plugstack(plugin_line(rig, "execute_entrypoint=yes")):
+        done = rig.run("srun", image, "pwd")
+        without = rig.run("srun", image, "--no-container-entrypoint", "pwd")
+    assert (done.stdout, without.stdout) == ("/opt\n", "/srv\n"), done.stderr
+
+
+def test_a_wrong_setting_is_named(rig: Rig, image: str) -> None:
+    with rig.plugstack(plugin_line(rig, "frobnicate=1")):
+        done = rig.run("srun", image, "true")
+        bare = rig.run("srun", "true")
+    assert done.returncode != 0
+    assert "frobnicate=1" in done.stderr
+    assert bare.returncode == 0, bare.stderr
+
+
+def test_signals_reach_the_task_and_the_container_stays(rig: Rig, image: str) -> None:
+    ready = rig.shared / "traps"
+    script = "trap 'cat /etc/mark; exit 5' USR1; touch /shared/traps; while :; do sleep 0.1; done"
+    mount = f"--container-mounts={rig.shared}:/shared"
+    words = ("srun", "-J", "traps", "-w", "node1", image, mount, "sh", "-c", script)
+    with rig.popen(*words) as process:
+        wait_for(ready)
+        rig.run("scancel", "--signal=USR1", "--name", "traps")
+        out, err = process.communicate(timeout=30)
+    assert (out, process.returncode) == ("image\n", 5), err
+    assert_up(rig)
+
+
+def test_components_with_flags_of_their_own_are_refused(rig: Rig, image: str) -> None:
+    words = [
+        "salloc", "-Q", "-w", "node1", "-n1", ":", "-w", "node2", "-n1",
+        "srun", "-l", "--het-group=0", image, "cat", "/etc/mark", ":", "--het-group=1",
+    ]  # fmt: skip
+    alike = rig.run(*words, image, "cat", "/etc/mark")
+    assert sorted(alike.stdout.splitlines()) == ["0: image", "1: image"], alike.stderr
+    other = rig.run(*words, "cat", "/etc/mark")
+    assert other.returncode != 0
+    assert "use pyxis-srun" in other.stderr
+
+
+def stepds(job: str) -> list[int]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if path.read_bytes().startswith(f"slurmstepd: [{job}.".encode()):
+                found.append(int(path.parent.name))
+        except OSError:
+            continue
+    assert found, job
+    return found
+
+
+def wait_for(path: Path) -> None:
+    deadline = time.monotonic() + 30
+    while not path.exists() or (path.name == "orphaned" and not path.read_text().strip()):
+        assert time.monotonic() < deadline, f"no {path}"
+        time.sleep(0.05)
