@@ -50,11 +50,14 @@ def main(words: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         _abandon_stdout()
         return BROKEN_PIPE
-    except OSError as error:
-        from enroot_py.cli.system_errors import explain
+    except (OSError, MemoryError, RuntimeError) as error:
+        from enroot_py.cli.system_errors import explain, system_error
 
+        refused = system_error(error)
+        if refused is None:
+            raise
         _abandon_stdout()
-        return _fail(explain(error))
+        return _fail(explain(refused))
 
 
 def _leave_threads_behind(status: int) -> None:

@@ -26,6 +26,20 @@ _HINTS = {
 }
 
 
+def system_error(error: Exception) -> OSError | None:
+    """Return what the system refused, where Python says it by an error of its own; None if nothing.
+
+    Python has no error of its own for a thread that cannot be started, only words.
+    """
+    if isinstance(error, OSError):
+        return error
+    if isinstance(error, MemoryError):
+        return OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+    if isinstance(error, RuntimeError) and "can't start new thread" in str(error):
+        return OSError(errno.EAGAIN, "Cannot start a thread")
+    return None
+
+
 def explain(error: OSError) -> EnrootError:
     """Return the error to show for a system error that nothing has caught."""
     code = error.errno or 0

@@ -238,9 +238,25 @@ def wait_for_read(pid: int) -> None:
                 "        `enroot doctor` checks the permissions of every ENROOT_*_PATH",
             ],
         ),
+        (
+            MemoryError(),
+            1,
+            [
+                "[ERROR] Cannot allocate memory",
+                "        a memory limit of the session or the job may be too small",
+            ],
+        ),
+        (
+            RuntimeError("can't start new thread"),
+            1,
+            [
+                "[ERROR] Cannot start a thread",
+                "        a limit on processes (ulimit -u) or on a cgroup may be too small",
+            ],
+        ),
         (KeyboardInterrupt(), 130, []),
     ],
-    ids=str,
+    ids=repr,
 )
 def test_whatever_is_raised_ends_in_a_line_and_a_status(
     monkeypatch: pytest.MonkeyPatch,
@@ -258,12 +274,15 @@ def test_whatever_is_raised_ends_in_a_line_and_a_status(
     assert capsys.readouterr().err.splitlines() == lines
 
 
-def test_a_fault_of_the_program_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("error", [ZeroDivisionError(), RuntimeError("odd")], ids=repr)
+def test_a_fault_of_the_program_is_not_hidden(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
     def fail(*_: object) -> int:
-        raise ZeroDivisionError
+        raise error
 
     monkeypatch.setattr(main_module, "run_command", fail)
-    with pytest.raises(ZeroDivisionError):
+    with pytest.raises(type(error)):
         main_module.main(["version"])
 
 
