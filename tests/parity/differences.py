@@ -66,7 +66,7 @@ def differ(
     return Difference(scenario, step, reason, scalars, less, more, tree_less, tree_more)
 
 
-_HELP = "help that was asked for is no error, and begins with no wrong usage: status 0"
+_HELP = "help that was asked for is no error: status 0"
 _WORD = "a word too many is still ignored, but with a warning"
 _INFO = "no gzip or zstd program is called, hooks have a time limit, and images are zstd by default"
 _NAMES = "a variable whose name no shell can have is left out of the image with a warning"
@@ -75,7 +75,7 @@ _BADNAME = "names that option parsers, shells or the original's own `list -f` tr
 _STATUS = "127 for what is not found and 126 for what cannot be run, as shells have it"
 _LEFT = "databases keep their modes, none is made that the image lacks, volumes can be entered"
 _EXACT = "the image's variables arrive byte for byte, quotes and dollars included"
-_SAID = "the failure is said"
+_SAID = "why the start failed is said"
 
 DIFFERENCES = (
     differ("usage", "-h", _HELP, status=0),
@@ -217,6 +217,36 @@ DIFFERENCES = (
     differ("names", "not ASCII", _BADNAME, status=1, message="error"),
     differ("names", "a dash first", _BADNAME, status=1, message="error"),
     differ("load", "no tag", _NAMES, message="warning"),
+    differ(
+        "settings",
+        "no and its kin",
+        _INFO,
+        less=(
+            "ENROOT_GZIP_PROGRAM=pigz",
+            "ENROOT_SQUASH_OPTIONS=-comp lzo -noD -exit-on-error",
+            "ENROOT_ZSTD_OPTIONS=-1",
+        ),
+        more=("ENROOT_HOOK_TIMEOUT=60", "ENROOT_SQUASH_OPTIONS=-comp zstd -Xcompression-level 1"),
+    ),
+    differ(
+        "settings",
+        "no HTTP",
+        "what fails has status 1 here; the original passes curl's on",
+        status=1,
+    ),
+    differ(
+        "taken over",
+        "list",
+        "only folders are containers, so only they are listed",
+        less=("a file",),
+    ),
+    differ("taken over", "start", _STATUS, status=127),
+    differ(
+        "taken over",
+        "list at the end",
+        "only folders are containers, so only they are listed",
+        less=("a file",),
+    ),
     differ("commands", "image without a shell", _STATUS, status=127),
     differ(
         "commands",

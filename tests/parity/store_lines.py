@@ -193,4 +193,65 @@ EXPORT = Scenario(
     files={"work/text": "not an image\n"},
 )
 
-SCENARIOS = (IMPORT, PLATFORMS, TREES, IMAGE_TREES, CREATE, NAMES, LOAD, EXPORT)
+SETTINGS = Scenario(
+    "settings",
+    (
+        step("no and its kin", "info", look="variables", environ={
+            f"ENROOT_{letter}": value for letter, value in zip(
+                "ABCDEFGHIJKLMNOP",
+                ("n", "no", "N", "NO", "No", "nO", "f", "false", "F", "False", "FALSE", "fALSE",
+                 "0", "off", "yes", "n "),
+                strict=True,
+            )
+        }),
+        step("create elsewhere", "create", "-n", "one", "${IMAGES}/bare.sqsh",
+             environ={"ENROOT_DATA_PATH": "${ROOT}/other"}, tree="names other"),
+        step("list elsewhere", "list", environ={"ENROOT_DATA_PATH": "${ROOT}/other"}),
+        step("list here", "list"),
+        step("XDG_DATA_HOME", "create", "-n", "two", "${IMAGES}/bare.sqsh",
+             environ={"XDG_DATA_HOME": "${ROOT}/xdg"}, tree="names xdg/enroot"),
+        step("gzip", "export", "-o", "gzip.sqsh", "app", tree="image work/gzip.sqsh",
+             environ={"ENROOT_SQUASH_OPTIONS": "-comp gzip -b 65536"}),
+        step("no compression", "export", "-o", "plain.sqsh", "app", tree="image work/plain.sqsh",
+             environ={"ENROOT_SQUASH_OPTIONS": "-noI -noD -noF -noX"}),
+        step("made from gzip", "create", "-n", "three", "gzip.sqsh", tree="container three"),
+        step("no HTTP", "import", "docker://${REG}#t/bare:1", environ={"ENROOT_ALLOW_HTTP": "no"}),
+        step("no override", "create", "-n", "app", "${IMAGES}/bare.sqsh",
+             environ={"ENROOT_FORCE_OVERRIDE": "no"}),
+        step("no home", "list", environ={"HOME": "", "XDG_DATA_HOME": "${ROOT}/xdg",
+                                         "XDG_CACHE_HOME": "${ROOT}/xdg"}),
+    ),
+    containers={"app": "bare"},
+    files={"xdg/": ""},
+)  # fmt: skip
+
+TAKEN_OVER = Scenario(
+    "taken over",
+    (
+        step("list", "list"),
+        step("export", "export", "-o", "x.sqsh", "a b", tree="image work/x.sqsh"),
+        step("start", "start", "é", "true"),
+        step("remove", "remove", "-f", "a b", "é"),
+        step("remove a file", "remove", "-f", "a file"),
+        step("list at the end", "list"),
+    ),
+    files={
+        "home/.local/share/enroot/a b/etc/f": "text",
+        "home/.local/share/enroot/é/etc/f": "text",
+        "home/.local/share/enroot/a file": "text",
+        "home/.local/share/enroot/usual/": "",
+    },
+)
+
+SCENARIOS = (
+    IMPORT,
+    PLATFORMS,
+    TREES,
+    IMAGE_TREES,
+    CREATE,
+    NAMES,
+    LOAD,
+    EXPORT,
+    SETTINGS,
+    TAKEN_OVER,
+)
