@@ -15,6 +15,10 @@
 #include "cleanup.h"
 #include "seccomp_filter.h"
 
+#ifndef SECCOMP_FILTER_FLAG_SPEC_ALLOW
+#define SECCOMP_FILTER_FLAG_SPEC_ALLOW 4
+#endif
+
 static const struct {
 	const char *name;
 	int kind;

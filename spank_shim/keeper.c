@@ -37,6 +37,17 @@ enum { KEEPER_FDS = 6 };
 
 /* Kernels before 5.3 have no descriptors for processes: look that often whether one is there. */
 #define LOOK_MILLISECONDS 500
+/* The C library's headers may be older than the kernel; these numbers are those of all machines. */
+#ifndef CLONE_PIDFD
+#define CLONE_PIDFD 0x00001000
+#endif
+#ifndef SYS_pidfd_open
+#define SYS_pidfd_open 434
+#endif
+#ifndef SYS_close_range
+#define SYS_close_range 436
+#endif
+
 #define DEFAULT_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 extern char **environ;
