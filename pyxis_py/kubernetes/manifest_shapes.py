@@ -192,14 +192,12 @@ _JOBSET = _object(
 _NETWORK_TOPOLOGY = Record(
     {"mode": Text(choices=("hard", "soft")), "highestTierAllowed": POSITIVE}, required=("mode",)
 )
-_EVENTS = ("PodFailed", "PodEvicted", "TaskCompleted", "TaskFailed", "Unknown", "JobUnknown")
+_EVENTS = ("PodFailed", "PodEvicted", "TaskCompleted")
 _POLICY = Record(
     {
         "exitCode": Number(),
         "event": Text(choices=_EVENTS),
-        "action": Text(
-            choices=("AbortJob", "RestartJob", "RestartTask", "TerminateJob", "CompleteJob")
-        ),
+        "action": Text(choices=("RestartJob", "TerminateJob", "CompleteJob")),
     },
     required=("action",),
     one_of=("exitCode", "event"),

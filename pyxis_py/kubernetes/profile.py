@@ -1,7 +1,7 @@
 """The site profile: what Slurm has in slurm.conf, and no script says.
 
-profile_reader.py makes it of one YAML file. Without one the renderer works with what the command line
-says, and notes what it assumed.
+profile_reader.py makes it of one YAML file. Without one the renderer works with what the command
+line says, and notes what it assumed.
 
 Pure.
 """

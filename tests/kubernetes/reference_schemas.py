@@ -57,6 +57,9 @@ def _closed(schema: Any, *, junctor: bool = False) -> Any:
     if result.get("x-kubernetes-int-or-string"):
         result.pop("anyOf", None)
         result["type"] = ["integer", "string"]
+    if schema.get("format") == "int32":
+        result.setdefault("minimum", -(2**31))
+        result.setdefault("maximum", 2**31 - 1)
     if result.get("nullable") and isinstance(result.get("type"), str):
         result["type"] = [result["type"], "null"]
     if (
