@@ -57,7 +57,7 @@ class Layer:
 def base_layer() -> bytes:
     """The shell, some programs, and the libraries that the dynamic loader would give them."""
     layer = Layer()
-    for name in ("dev", "etc", "proc", "run", "sys", "tmp", "var/run", "var/lock"):
+    for name in ("dev", "etc", "proc", "root", "run", "sys", "tmp", "var/run", "var/lock"):
         layer.folder(name)
     libraries: set[str] = set()
     for name in PROGRAMS:

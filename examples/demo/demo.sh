@@ -56,12 +56,13 @@ run enroot start --rw --root -e WORKERS=8 -m "$PWD/data:/data" app \
 say "Join a running container"
 enroot start app sleep 60 & sleeper=$!
 tries=0
-until run enroot exec "$sleeper" cat /opt/app/VERSION 2> exec.log; do
+until enroot exec "$sleeper" true 2> exec.log; do
     tries=$((tries + 1)); [ "$tries" -lt 50 ] || { cat exec.log >&2; exit 1; }
     sleep 0.1
 done
+run enroot exec "$sleeper" cat /opt/app/VERSION
 run enroot list -f
-kill "$sleeper"; wait "$sleeper" || :
+kill "$sleeper"; wait "$sleeper" 2> /dev/null || :
 sleeper=''
 
 say "Export the container as an image, and start straight from that"

@@ -20,7 +20,7 @@ from tests.registry.faults import drip, stall
 from tests.registry.images import BuiltImage, Layer, busybox_layer, file
 
 KILLS, KILLS_SOAK = 20, 200
-CROWD, CROWD_SOAK = 16, 200
+CROWD, CROWD_SOAK = 20, 200
 
 
 def add_image(registry: FakeRegistry, *, layers: int = 4, size: int = 400_000) -> BuiltImage:
