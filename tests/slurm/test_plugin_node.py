@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
+from pyxis_py.plugin_build import LIBRARY
 from tests.slurm.plugin import plugin_line
 from tests.slurm.rig import NODES, Rig
 
@@ -159,6 +161,28 @@ def test_components_with_flags_of_their_own_are_refused(rig: Rig, image: str) ->
     other = rig.run(*words, "cat", "/etc/mark")
     assert other.returncode != 0
     assert "use pyxis-srun" in other.stderr
+
+
+def test_an_administrator_installs_looks_and_uninstalls(rig: Rig, image: str) -> None:
+    def administer(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [str(rig.programs / "pyxis"), "plugin", *words],
+            env={"PATH": os.environ["PATH"], "SLURM_CONF": f"{rig.base}/slurm.conf"},
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+
+    with rig.plugstack("# the site's\n"):
+        none = administer("status")
+        assert none.returncode == 1
+        assert "has no line of the plugin" in none.stdout
+        library = rig.base / LIBRARY
+        done = administer("install", "--library", str(library), f"runtime_path={rig.base}/local/p")
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "srun shows the flags  yes" in done.stdout
+        assert rig.run("srun", image, "cat", "/etc/mark").stdout == "image\n"
+        assert administer("uninstall").returncode == 0
+        assert (rig.base / "plugstack.conf").read_text() == "# the site's\n"
+        assert rig.run("srun", image, "true").returncode != 0
 
 
 def stepds(job: str) -> list[int]:
