@@ -56,7 +56,8 @@ UP = ("sh", "-c", "echo up; exec sleep 60")
 
 def test_without_a_data_folder_there_are_none(tmp_path: Path) -> None:
     settings = load_settings({"HOME": str(tmp_path), "ENROOT_DATA_PATH": str(tmp_path / "none")})
-    assert containers(settings=settings) == ()
+    # Containers of other data folders that run on this machine are "<unknown>" ones.
+    assert [found for found in containers(settings=settings) if found.name != "<unknown>"] == []
     assert os.listdir(tmp_path) == []
 
 
@@ -67,7 +68,7 @@ def test_folders_are_containers_and_nothing_runs(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("a")
     (tmp_path / "dangling").symlink_to("nowhere")
     settings = load_settings({"HOME": "/", "ENROOT_DATA_PATH": str(tmp_path)})
-    found = containers(settings=settings)
+    found = [one for one in containers(settings=settings) if one.name != "<unknown>"]
     assert [container.name for container in found] == ["a", "b", "link"]
     assert all(container.processes == () for container in found)
 
