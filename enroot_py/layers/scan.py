@@ -41,7 +41,8 @@ def scan_directory(path: str, sink: ContentSink, exclude: Collection[bytes] = NO
         exclude: names in the root directory to leave out.
 
     Raises:
-        StoreError: something cannot be read (another user's files, for one), or changes meanwhile.
+        ForeignFileError: something of another user cannot be read.
+        StoreError: something else cannot be read, or changes meanwhile.
         OSError: the sink cannot write.
     """
     try:
@@ -50,6 +51,10 @@ def scan_directory(path: str, sink: ContentSink, exclude: Collection[bytes] = NO
         raise failure.error from None
     except OSError as error:
         raise StoreError(f"Cannot read {path}: {error.strerror}") from error
+
+
+class ForeignFileError(StoreError):
+    """Something of another user, or of one of this user's subordinate ids, cannot be read."""
 
 
 class _SinkFailedError(Exception):
@@ -219,7 +224,7 @@ class _Scanner:
     def _open_up(self, name: bytes, status: os.stat_result, mode: int) -> int:
         """Open a file or directory of this user for reading, after giving it `mode`."""
         if status.st_uid != os.geteuid():
-            raise StoreError(
+            raise ForeignFileError(
                 f"Cannot read {self._name(name)}: it belongs to user {status.st_uid}",
                 hint="only root, or a user namespace with that user in its map, can read it",
             )

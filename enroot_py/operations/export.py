@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import stat
 from dataclasses import replace
+from errno import EPERM
+from typing import BinaryIO
 
 from enroot_py import log
-from enroot_py.errors import UsageError
+from enroot_py.errors import UnsupportedError, UsageError
 from enroot_py.gpu.rootfs.leftover import cache_without_injection
 from enroot_py.layers.entry import ContentSink, Node, walk
-from enroot_py.layers.scan import scan_directory
+from enroot_py.layers.scan import ForeignFileError, scan_directory
 from enroot_py.settings import Settings, load_settings
 from enroot_py.squashfs.mksquashfs import open_writer
 from enroot_py.squashfs.options import SquashfsOptions, image_options
@@ -35,7 +37,8 @@ def export(
     Raises:
         NotFoundError: if there is no such container, or no folder for the image.
         ExistsError: if there is a file of the image's name already.
-        StoreError: if something in the container cannot be read, or the image not be written.
+        StoreError: if something in the container cannot be read, another user's files for one, or
+            the image not be written.
         SpaceError: if the image's file system is full.
         SettingsError, UnsupportedError: if ENROOT_SQUASH_OPTIONS cannot be used.
 
@@ -53,19 +56,57 @@ def export(
         setting="--output",
     ) as new:
         log.info(f"Creating {new.path}...")
-        with open_writer(
-            new.file,
-            options,
-            processors=settings.max_processors,
-            mkfs_time=0,
-            temp_path=settings.temp_path,
-        ) as writer:
-            root = scan_directory(rootfs, writer)
-            _forget_gpus(root, rootfs, writer)
-            # An image is as old as the youngest thing in it, not as the clock says.
-            writer.mkfs_time = _latest_time(root, options)
-            writer.finish(root)
+        try:
+            _write_image(rootfs, new.file, options, settings)
+        except ForeignFileError as error:
+            _write_as_mapped_root(rootfs, new.file, options, settings, error)
     return new.path
+
+
+def _write_image(rootfs: str, file: BinaryIO, options: SquashfsOptions, settings: Settings) -> None:
+    with open_writer(
+        file,
+        options,
+        processors=settings.max_processors,
+        mkfs_time=0,
+        temp_path=settings.temp_path,
+    ) as writer:
+        root = scan_directory(rootfs, writer)
+        _forget_gpus(root, rootfs, writer)
+        # An image is as old as the youngest thing in it, not as the clock says.
+        writer.mkfs_time = _latest_time(root, options)
+        writer.finish(root)
+
+
+def _write_as_mapped_root(
+    rootfs: str,
+    file: BinaryIO,
+    options: SquashfsOptions,
+    settings: Settings,
+    refusal: ForeignFileError,
+) -> None:
+    """Begin again in a child that may read what belongs to this user's subordinate ids.
+
+    Raises:
+        ForeignFileError: the refusal, if that is no help: the files are another user's.
+        OSError: the image cannot be written.
+    """
+    # Only for such files; what it needs would slow every other export.
+    from enroot_py.linux.subordinate import run_as_mapped_root
+
+    def write() -> None:
+        try:
+            _write_image(rootfs, file, options, settings)
+        except ForeignFileError as error:
+            raise PermissionError(EPERM, str(error)) from error
+        file.flush()
+
+    file.seek(0)
+    file.truncate()
+    try:
+        run_as_mapped_root(write)
+    except (UnsupportedError, PermissionError):
+        raise refusal from None
 
 
 class _Bytes:

@@ -1,17 +1,21 @@
-"""Removing what belongs to the user's subordinate ids, as other engines leave it."""
+"""Removing and exporting what belongs to subordinate ids, as other engines leave it."""
 
 from __future__ import annotations
 
 import os
 import pwd
+import stat
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from enroot_py.errors import StoreError, UnsupportedError
+from enroot_py.layers.scan import ForeignFileError
 from enroot_py.linux.subordinate import find_ranges, run_as_mapped_root
+from enroot_py.operations.export import export
 from enroot_py.operations.remove import remove
+from enroot_py.squashfs.reader import SquashfsImage
 from enroot_py.store.containers import list_names
 from enroot_py.store.removal import remove_container
 from tests.operations.importing import Workplace
@@ -43,6 +47,38 @@ def test_trees_of_subordinate_ids_are_removed(place: Workplace, foreign_root: bo
     assert list_names(settings) == ("box",)
     remove("box", settings=settings)
     assert os.listdir(place.data) == []
+
+
+@pytest.mark.kernel
+@pytest.mark.parametrize("foreign_root", [False, True])
+def test_trees_of_subordinate_ids_are_exported(place: Workplace, foreign_root: bool) -> None:
+    box = place.data / "box"
+    build(box, foreign_root=foreign_root)
+    before = os.stat(box / "etc").st_mode, os.stat(box / "home").st_uid
+    try:
+        image = export("box", str(place.out / "box.sqsh"), settings=place.settings())
+        assert (os.stat(box / "etc").st_mode, os.stat(box / "home").st_uid) == before
+    finally:
+        remove("box", settings=place.settings())
+    with SquashfsImage(image) as opened:
+        assert opened.read("etc/shadow") == b"x\n"
+        assert opened.read("home/user/.ssh/key") == b"y\n"
+        modes = {path: stat.S_IMODE(node.mode) for path, node in opened.walk()}
+    assert modes[b"etc/shadow"] == 0 and modes[b"etc"] == 0o500 and modes[b"home"] == 0o700
+    assert place.leftovers() == []
+
+
+@pytest.mark.kernel
+def test_without_subordinate_ids_the_export_says_whose_it_is(
+    place: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build(place.data / "box")
+    with monkeypatch.context() as patched:
+        patched.setenv("PATH", "/nonexistent")
+        with pytest.raises(ForeignFileError, match="Cannot read .*: it belongs to user"):
+            export("box", str(place.out / "box.sqsh"), settings=place.settings())
+    assert os.listdir(place.out) == []
+    remove("box", settings=place.settings())
 
 
 @pytest.mark.kernel
