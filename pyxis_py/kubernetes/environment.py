@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pyxis_py.kubernetes.context import Context, Element, Manifest
 from pyxis_py.kubernetes.devices import uses_fabric
 from pyxis_py.kubernetes.slurm_lists import format_counts
+from pyxis_py.kubernetes.slurm_values import is_utf8
 
 INDEX_LABEL = "metadata.labels['batch.kubernetes.io/job-completion-index']"
 NODE_INDEX = {
@@ -81,9 +82,12 @@ def read_exports(context: Context) -> Exports:
             found[name] = value if equals else environ[name]
         else:
             ledger.warn("export-unset", "--export", f"{name} is not set where you submit")
-    if found:
-        ledger.render("--export", ", ".join(found))
-    pairs = tuple(found.items())
+    for name, value in found.items():
+        if not is_utf8(value):
+            ledger.warn("export-not-utf8", "--export", f"{name} is left out: it is not UTF-8")
+    pairs = tuple(pair for pair in found.items() if is_utf8(pair[1]))
+    if pairs:
+        ledger.render("--export", ", ".join(name for name, _ in pairs))
     return Exports(
         tuple(pair for pair in pairs if not is_secret(*pair)),
         tuple(pair for pair in pairs if is_secret(*pair)),
@@ -125,6 +129,8 @@ def pod_environment(context: Context, element: Element) -> list[Manifest]:
         if is_secret(name, value):
             text = f"{name} would show what looks like a secret to everyone who sees the pod"
             context.ledger.refuse("env-secret", "", text)
+        if not is_utf8(value):
+            context.ledger.refuse("invalid-value", "", f"{name} is not UTF-8: {value!r}")
         rows.append(_value(name, value))
     taken = {row["name"] for row in rows}
     for name, secret, key in context.options.env_secrets:

@@ -26,6 +26,8 @@ from pyxis_py.kubernetes.slurm_lists import (
     parse_hostlist,
 )
 from pyxis_py.kubernetes.slurm_values import (
+    check_text,
+    is_utf8,
     parse_count,
     parse_gpus,
     parse_gres,
@@ -126,7 +128,6 @@ _READERS: dict[str, Callable[[str], dict[str, Any]]] = {
     "tmp": _field("tmp", parse_size),
     "uid": _field("uid", _identity),
     "wckey": _field("wckey"),
-    "wrap": lambda text: {},  # read before all others: it is the script
 }
 
 
@@ -177,10 +178,12 @@ def _find_script(
     wraps = [option.value for option in on_line if option.name == "wrap"]
     if wraps and command:
         raise UsageError(f"both --wrap and a script: {command[0]!r}")
+    if wraps and not is_utf8(wraps[-1]):
+        raise UsageError("--wrap: not UTF-8")
     if wraps:
         return "wrap", f"#!/bin/sh\n# Made from --wrap.\n\n{wraps[-1]}\n"
     path = command[0] if command else "-"
-    name = "sbatch" if path == "-" else path.rstrip("/").rpartition("/")[2]
+    name = "sbatch" if path == "-" else check_text(path.rstrip("/").rpartition("/")[2])
     text = read_file(path)
     if not text.startswith("#!"):
         raise UsageError(
@@ -233,30 +236,34 @@ def _read_options(job: JobSpec, ledger: Ledger) -> JobSpec:
     for option in job.given:
         flag = f"--{option.name}"
         if option.name in rules.LAUNCHER:
-            launcher.append((option.name, option.value))
-            _note_launcher(option.name, ledger)
+            launcher += _read_launcher_option(option, ledger)
         elif option.name in rules.IGNORED:
             ledger.ignore(option.name, flag, rules.IGNORED[option.name])
         elif option.name in rules.REFUSED:
             code, way_out = rules.REFUSED[option.name], rules.WAYS_OUT.get(option.name, "")
             ledger.refuse(code, flag, "has no equal on Kubernetes", way_out=way_out)
-        elif option.name in _READERS:
+        elif option.name in _READERS:  # --wrap is the script, and was read before all others
             fields.update(_read_value(option, ledger))
     return dataclasses.replace(job, launcher=tuple(sorted(launcher)), **fields)
 
 
-def _note_launcher(name: str, ledger: Ledger) -> None:
-    if name in rules.APPROXIMATED_BY_LAUNCHER:
-        ledger.approximate(name, f"--{name}", rules.LAUNCHER[name])
+def _read_launcher_option(option: GivenOption, ledger: Ledger) -> list[tuple[str, str]]:
+    flag = f"--{option.name}"
+    try:
+        check_text(option.value)
+    except UsageError as error:
+        ledger.refuse("invalid-value", flag, str(error), way_out=error.hint)
+        return []
+    if option.name in rules.APPROXIMATED_BY_LAUNCHER:
+        ledger.approximate(option.name, flag, rules.LAUNCHER[option.name])
     else:
-        ledger.render(f"--{name}", rules.LAUNCHER[name])
+        ledger.render(flag, rules.LAUNCHER[option.name])
+    return [(option.name, option.value)]
 
 
 def _read_value(option: GivenOption, ledger: Ledger) -> dict[str, Any]:
     try:
-        if any(ord(character) < 32 or ord(character) == 127 for character in option.value):
-            raise UsageError(f"a control character in {option.value!r}")
-        return _READERS[option.name](option.value)
+        return _READERS[option.name](check_text(option.value))
     except ConstraintError as error:
         ledger.refuse(error.code, f"--{option.name}", str(error))
     except UsageError as error:
@@ -268,8 +275,12 @@ def _read_container(job: JobSpec, environ: Mapping[str, str], ledger: Ledger) ->
     values = []
     for option in job.given:
         row = find_option(option.name)
-        if row is not None:
-            values.append(RawValue(row, option.value))
+        if row is None:
+            continue
+        try:
+            values.append(RawValue(row, check_text(option.value)))
+        except UsageError as error:
+            ledger.refuse("invalid-value", f"--{option.name}", str(error), way_out=error.hint)
     try:
         return dataclasses.replace(job, container=parse_arguments(values, environ))
     except UsageError as error:

@@ -57,6 +57,24 @@ class Switches:
     wait: int | None
 
 
+def check_text(text: str) -> str:
+    """Return a text that a manifest can have: without control characters, and UTF-8.
+
+    Raises:
+        UsageError: if it is none.
+    """
+    if any(ord(character) < 32 or ord(character) == 127 for character in text):
+        raise UsageError(f"a control character in {text!r}")
+    if not is_utf8(text):
+        raise UsageError(f"not UTF-8: {text!r}")
+    return text
+
+
+def is_utf8(text: str) -> bool:
+    """Whether a text from the command line or the environment came from UTF-8."""
+    return not any("\ud800" <= character <= "\udfff" for character in text)
+
+
 def parse_time(text: str) -> int | None:
     """Return a time limit in seconds, rounded up to minutes as Slurm does; None for no limit.
 

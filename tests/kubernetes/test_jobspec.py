@@ -31,7 +31,7 @@ def test_every_option_of_sbatch_has_exactly_one_rule() -> None:
 
 
 def test_every_option_that_is_read_has_a_reader() -> None:
-    assert set(_READERS) == option_rules.READ
+    assert set(_READERS) == option_rules.READ - {"wrap"}
 
 
 def test_every_variable_stands_for_an_option() -> None:
@@ -99,6 +99,17 @@ def test_a_wrapped_command() -> None:
     assert job.script.endswith("\n\necho hi\n") and job.name == "wrap" and job.nodes == 2
 
 
+def test_a_wrapped_command_of_several_lines() -> None:
+    job, ledger = read_job(["--wrap=a\n\tb"], lambda path: pytest.fail("no script"), {})
+    ledger.close()
+    assert job.script.endswith("\n\na\n\tb\n")
+
+
+def test_a_wrapped_command_that_is_not_utf_8_is_refused() -> None:
+    with pytest.raises(RefusedError, match="--wrap: not UTF-8"):
+        read_job(["--wrap=\udcff"], lambda path: pytest.fail("no script"), {})
+
+
 def test_a_wrapped_command_and_a_script_are_an_error() -> None:
     with pytest.raises(RefusedError, match="both --wrap and a script"):
         read("#!/bin/sh\n", "--wrap=x")
@@ -137,6 +148,21 @@ def test_control_characters_in_values_are_refused() -> None:
     _, ledger = read("#!/bin/sh\n", "--job-name=a\x1b[31m")
     with pytest.raises(RefusedError, match=r"control character in 'a\\x1b"):
         ledger.close()
+
+
+@pytest.mark.parametrize(
+    "option", ["-e\udcff", "--comment=a\udcff", "--container-mounts=/a\udcff", "-D\udcff"]
+)
+def test_values_that_are_not_utf_8_are_refused(option: str) -> None:
+    _, ledger = read("#!/bin/sh\n", option)
+    with pytest.raises(RefusedError, match="not UTF-8") as caught:
+        ledger.close()
+    str(caught.value).encode("utf-8")
+
+
+def test_a_script_whose_name_is_not_utf_8_is_refused() -> None:
+    with pytest.raises(RefusedError, match="not UTF-8"):
+        read_job(["a\udcff"], lambda path: "#!/bin/sh\n", {})
 
 
 def test_ignored_options_say_why() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 import yaml
@@ -12,7 +13,7 @@ from pyxis_py.kubernetes.manifest_text import dump_manifests, explain
 from pyxis_py.kubernetes.notes import RefusedError
 from tests.kubernetes.goldens import FOLDER, renderings, training_job
 from tests.kubernetes.reference_schemas import VERSIONS, WITHOUT_SCHEMA, problems
-from tests.kubernetes.samples import SCRIPT, TOKEN, pod, render, script, site
+from tests.kubernetes.samples import SCRIPT, SUBMITTER, TOKEN, pod, render, script, site
 
 ALL = [(target, gpu_api) for target in TARGETS for gpu_api in GPU_APIS]
 
@@ -92,6 +93,18 @@ def test_captured_environment_leaves_out_what_belongs_to_the_login_node() -> Non
     described = json.loads(result.manifests[0]["data"]["job.json"])
     assert described["exportEnv"] == {"A": "1"}
     assert described["secretEnv"] == ["MY_TOKEN"]
+
+
+def test_variables_that_are_not_utf_8_are_left_out() -> None:
+    result = render(script("-p cpu", "--export=A,B"), environ={"A": "\udcff", "B": "1"})
+    assert json.loads(result.manifests[0]["data"]["job.json"])["exportEnv"] == {"B": "1"}
+    assert "export-not-utf8" in {note.code for note in result.notes}
+
+
+def test_a_folder_whose_name_is_not_utf_8_is_refused() -> None:
+    folder = replace(SUBMITTER, directory="/home/\udcff")
+    with pytest.raises(RefusedError, match="SLURM_SUBMIT_DIR is not UTF-8"):
+        render(script("-p cpu"), submitter=folder)
 
 
 def test_a_secret_of_the_namespace_is_referred_to() -> None:
