@@ -153,6 +153,8 @@ def _write_manifest(
         "os": "linux",
         "config": {"Cmd": ["/bin/true"]},
         "rootfs": {"type": "layers", "diff_ids": diff_ids},
+        # Optional, but charliecloud takes no image without it.
+        "history": [{"created_by": "bench/image_data.py"} for _ in layers],
     }
     manifest = {
         "schemaVersion": 2,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import image_data
 from measure import Report, Timing, measure, own_command, program, run_once
-from workplace import Workplace, registry
+from workplace import Workplace, registry, tls_registry
 
 LAYERS, FILES, SIZE = 6, 45_000, 1_500 << 20
 MEMORY_LIMIT = 200e6
@@ -33,6 +33,7 @@ def run(report: Report, folder: Path, *, full: bool) -> None:
             report.ratio("umoci + mksquashfs beside import", chain / ours.minimum, 6, at_least=True)
             report.ratio("image beside mksquashfs's", size / chain_size, 1.0)
         podman(place, address, report, ours)
+    charliecloud(place, report, ours)
 
 
 def codec_limit(layout: Path, *, runs: int) -> float:
@@ -108,4 +109,25 @@ def podman(place: Workplace, address: str, report: Report, ours: Timing) -> None
         return
     report.line("podman pull", f"{wall:8.2f} s ({wall / ours.minimum:.1f} x ours)")
     run_once(["podman", "--root", str(root / "root"), "--runroot", str(root / "run"), "rmi", "-af"])
+    place.clear(root)
+
+
+def charliecloud(place: Workplace, report: Report, ours: Timing) -> None:
+    """ch-image pull, which unpacks the layers into a folder; it knows registries with TLS alone."""
+    if not all(map(program, ("ch-image", "docker-registry", "openssl"))):
+        report.absent("charliecloud's ch-image pull")
+        return
+    root = place.folder / "charliecloud"
+    place.clear(root)
+    with tls_registry(place.folder / "registry") as address:
+        command = ["ch-image", "--no-cache", "--tls-no-verify", "-s", str(root / "images")]
+        command += ["pull", f"{address}/bench/large"]
+        # The bundle would win over what the command says, as requests has it.
+        environ = {**place.environ, "USER": "bench", "REQUESTS_CA_BUNDLE": "", "CURL_CA_BUNDLE": ""}
+        try:
+            wall = run_once(command, environ=environ)[0]
+        except RuntimeError as error:
+            report.line("ch-image pull", f"failed: {str(error)[-120:]}")
+            return
+    report.line("ch-image pull", f"{wall:8.2f} s ({wall / ours.minimum:.1f} x ours)")
     place.clear(root)

@@ -6,6 +6,7 @@ import contextlib
 import os
 import shutil
 import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -88,10 +89,39 @@ def registry(folder: Path, layout: Path, name: str) -> Iterator[str]:
         process.wait()
 
 
+@contextlib.contextmanager
+def tls_registry(folder: Path) -> Iterator[str]:
+    """Serve once more what `registry` keeps in `folder`, with TLS and a certificate of nobody's."""
+    port = free_port()
+    key, certificate = folder / "key.pem", folder / "certificate.pem"
+    make = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
+    make += ["-subj", "/CN=localhost", "-keyout", str(key), "-out", str(certificate)]
+    subprocess.run(make, check=True, stderr=subprocess.DEVNULL)
+    config = folder / "tls.yml"
+    config.write_text(
+        "version: 0.1\nlog: {level: error}\n"
+        f"storage: {{filesystem: {{rootdirectory: {folder}/storage}}}}\n"
+        f"http: {{addr: 127.0.0.1:{port}, tls: {{certificate: {certificate}, key: {key}}}}}\n"
+    )
+    process = subprocess.Popen(
+        ["docker-registry", "serve", str(config)],
+        env={**os.environ, "OTEL_TRACES_EXPORTER": "none"},
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        _wait_for(f"https://127.0.0.1:{port}/v2/")
+        yield f"localhost:{port}"
+    finally:
+        process.terminate()
+        process.wait()
+
+
 def _wait_for(url: str) -> None:
+    unchecked = ssl.create_default_context()
+    unchecked.check_hostname, unchecked.verify_mode = False, ssl.CERT_NONE
     for _ in range(100):
         with contextlib.suppress(OSError):
-            urllib.request.urlopen(url, timeout=5).close()
+            urllib.request.urlopen(url, timeout=5, context=unchecked).close()
             return
         time.sleep(0.1)
     raise RuntimeError(f"{url} does not answer")
