@@ -145,7 +145,7 @@ def not_run_here() -> list[str]:
 
 def bench() -> int:
     """What an ordinary user measures, then the steps, whose Slurm needs root to start."""
-    command = [str(BASE / "venv/bin/python"), "bench/run.py"]
+    command = [str(BASE / "venv/bin/python"), "bench/run.py", "--full"]
     user = subprocess.run(as_user(USER, command), env=environment(USER), check=False)
     root = subprocess.run([*command, "steps"], env=environment("root"), check=False)
     return user.returncode or root.returncode
