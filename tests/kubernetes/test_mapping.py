@@ -501,3 +501,94 @@ def test_a_refusal_can_be_allowed(code: str, options: str, how: dict[str, Any]) 
 def test_what_makes_no_sense_cannot_be_allowed() -> None:
     with pytest.raises(RefusedError):
         render(script(image="/x.sqsh"), allow=["image-squashfs"])
+
+
+NESTED = """{version: 1, mounts: [{path: /a, name: a, pvc: a}, {path: /a/b, name: b, pvc: b},
+{path: /a/b/c, name: c, pvc: c}, {path: /, name: root, pvc: root}]}"""
+
+
+@pytest.mark.parametrize(("source", "name", "inside"), [
+    ("/a/x", "a", "x"), ("/a/b", "b", None), ("/a/b/x", "b", "x"), ("/a/b/c/d", "c", "d"),
+    ("/a/bc", "a", "bc"), ("/z", "root", "z"),
+])  # fmt: skip
+def test_the_longest_path_of_the_profile_wins(source: str, name: str, inside: str | None) -> None:
+    result = render(script(f"--container-mounts={source}:/x"), profile=site(NESTED))
+    mount = mounts(result)["/x"]
+    assert (mount["name"], mount.get("subPath")) == (name, inside)
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_root_in_a_user_namespace_where_the_site_has_them(allowed: bool) -> None:
+    profile = site(f"{{version: 1, security: {{userNamespaces: {str(allowed).lower()}}}}}")
+    spec = pod(render(script("--container-remap-root"), profile=profile))["spec"]
+    assert spec.get("hostUsers") is (False if allowed else None)
+    assert spec["securityContext"]["runAsUser"] == 0
+
+
+def test_host_names_are_translated() -> None:
+    profile = site("{version: 1, cluster: {hostnames: {n1: node-1.example.org}}}")
+    (term,) = terms(render(script("-w n1"), profile=profile))
+    assert term["matchExpressions"][0]["values"] == ["node-1.example.org"]
+
+
+def test_a_registry_is_rewritten() -> None:
+    profile = site("{version: 1, registries: {nvcr.io: {rewrite: mirror.example.org/nvcr}}}")
+    result = render(script(image="nvcr.io#nvidia/x:1"), profile=profile)
+    assert container(result)["image"] == "mirror.example.org/nvcr/nvidia/x:1"
+
+
+def test_a_digest_pins_the_image() -> None:
+    digest = "sha256:" + "a" * 64
+    result = render(script(f"--container-digest={digest}", image="ubuntu:24.04"))
+    assert container(result)["image"] == f"docker.io/library/ubuntu:24.04@{digest}"
+    assert "image-latest-tag" not in {note.code for note in result.notes}
+
+
+@pytest.mark.parametrize(("code", "options", "how"), [
+    ("image-latest-tag", "", {"image": "ubuntu"}),
+    ("image-latest-tag", "", {"image": "ubuntu:latest"}),
+    ("image-registry-separator", "", {"image": "nvcr.io/nvidia/x:1"}),
+    ("cpu-headroom", "-c 200", {}),
+    ("memory-headroom", "--mem=4T", {}),
+    ("gpu-headroom", "--gpus=16", {}),
+    ("shm-counts-as-memory", "--mem=4G", {}),
+    ("mount-twice", "--container-mounts=/lustre/a:/x,/lustre/b:/x", {}),
+    ("host-path", "--container-mounts=/scratch/a:/x", {}),
+    ("output-unmounted", "-o /nowhere/x.out", {}),
+    ("kueue-requeues-always", "--no-requeue", {}),
+    ("kueue-preemption", "-q normal", {}),
+    ("export-unset", "--export=NOPE", {}),
+    ("fewer-nodes", "-N4 -n2", {}),
+    ("dra-mapping", "-p nvl72 --gpus=4", {}),
+    ("approx-nodes-range", "-N2-4", {}),
+    ("approx-one-node", "-n4", {}),
+    ("approx-dependency", "-d afterok:1", {}),
+    ("approx-image-user", "", {"image": "bob@nvcr.io#a/b:1"}),
+    ("approx-remap-root", "--container-remap-root", {}),
+    ("approx-gpus-uneven", "-N2 -n3 --gpus-per-task=1", {}),
+    ("ignored-mount", "--container-mounts=/etc/slurm", {}),
+    ("ignored-mount-option", "--container-mounts=/lustre:/x:noexec", {}),
+    ("ignored-container-name", "--container-name=x", {}),
+    ("ignored-import-timeout", "--container-import-timeout=5", {}),
+    ("ignored-wckey", "--wckey=x", {}),
+])  # fmt: skip
+def test_warnings_and_approximations_are_noted(
+    code: str, options: str, how: dict[str, Any]
+) -> None:
+    result = render(script(*([options] if options else []), **how))
+    assert code in {note.code for note in result.notes}
+
+
+@pytest.mark.parametrize(("code", "target", "gpu_api"), [
+    ("approx-bridge-gpus", "slurm-bridge", "device-plugin"),
+    ("approx-bridge-dra", "slurm-bridge", "dra"),
+    ("approx-volcano-dra-extended", "volcano", "dra-extended"),
+    ("approx-requeue-pod", "kueue-job", "device-plugin"),
+    ("dra-mapping", "kueue", "dra"),
+    ("dra-mapping", "kueue-job", "dra-extended"),
+])  # fmt: skip
+def test_combinations_that_are_not_quite_the_same_are_noted(
+    code: str, target: Any, gpu_api: Any
+) -> None:
+    result = render(script("--gpus-per-node=8", "-N2"), target=target, gpu_api=gpu_api)
+    assert code in {note.code for note in result.notes}

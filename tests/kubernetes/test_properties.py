@@ -143,7 +143,9 @@ def _check(header: list[str], image: str, body: str, **options: Any) -> None:
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_any_header_renders_or_is_refused_with_a_known_code(target: str) -> None:
-    @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(
+        max_examples=60, deadline=None, database=None, suppress_health_check=list(HealthCheck)
+    )
     @given(
         HEADERS,
         st.one_of(st.just("ubuntu:24.04"), st.just("nvcr.io#a/b:1"), IMAGES),
@@ -156,7 +158,7 @@ def test_any_header_renders_or_is_refused_with_a_known_code(target: str) -> None
     run()
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, deadline=None, database=None, suppress_health_check=list(HealthCheck))
 @given(HEADERS, st.sampled_from(TARGETS), st.sampled_from(GPU_APIS))
 def test_any_header_renders_or_is_refused_without_a_profile(
     header: list[str], target: str, gpu_api: str
@@ -165,7 +167,7 @@ def test_any_header_renders_or_is_refused_without_a_profile(
 
 
 @pytest.mark.soak
-@settings(max_examples=5000, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=5000, deadline=None, database=None, suppress_health_check=list(HealthCheck))
 @given(HEADERS, IMAGES, BODIES, st.sampled_from(TARGETS), st.sampled_from(GPU_APIS))
 def test_many_headers_render_or_are_refused(
     header: list[str], image: str, body: str, target: str, gpu_api: str
