@@ -97,8 +97,9 @@ def test_nothing_is_made_in_tmp_when_the_folders_are_elsewhere(
 ) -> None:
     """slurm-operator#99."""
     place, base = workplace, workplace.path
+    # Recursively: others may have mounted something below, which cannot be left out.
     prepare = "\n".join(
-        f"mount --bind {folder} {folder}; mount -o remount,bind,ro {folder}"
+        f"mount --rbind {folder} {folder}; mount -o remount,bind,ro {folder}"
         for folder in ("/tmp", "/var/tmp")
     )
     # The folders of this test may be below one of them.
