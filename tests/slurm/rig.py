@@ -287,6 +287,14 @@ class Rig:
         _wait_until(lambda: not states() & active, f"job {job}", timeout=timeout)
         return " ".join(sorted(states()))
 
+    def wait_until_idle(self) -> None:
+        """Wait until no job runs or ends on any node, epilogs included."""
+
+        def idle() -> bool:
+            return self.run("sinfo", "-h", "-o", "%D %t").stdout.strip() == f"{NODES} idle"
+
+        _wait_until(idle, "idle nodes")
+
     @contextmanager
     def plugstack(self, text: str) -> Iterator[None]:
         """Have SPANK plugins for as long as the `with` block lasts (slurmd itself excepted)."""
