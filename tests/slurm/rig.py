@@ -116,8 +116,9 @@ class Rig:
         return self.base / f"node{number}"
 
     def folder(self, name: str) -> Path:
-        """Make a folder of the user's in `shared`."""
+        """Make an empty folder of the user's in `shared`."""
         path = self.shared / name
+        shutil.rmtree(path, ignore_errors=True)
         path.mkdir()
         os.chown(path, self.user.pw_uid, self.user.pw_gid)
         return path

@@ -19,7 +19,8 @@ SRUN = ("pyxis-srun", "-w", "node1")
 @pytest.fixture
 def name(rig: Rig, request: pytest.FixtureRequest) -> Iterator[str]:
     """The name of a container that is removed afterwards."""
-    name = "n" + str(abs(hash(request.node.name)) % 10**8)
+    # With the module in it: these tests run through the plugin too, on the same cluster.
+    name = "n" + str(abs(hash(request.node.nodeid)) % 10**8)
     yield name
     for number in range(1, 5):
         for path in rig.node(number).glob(f"data-*/pyxis_*{name}"):
@@ -239,6 +240,7 @@ def test_an_array_runs_from_one_image_and_leaves_nothing(rig: Rig, image: str) -
 @pytest.mark.parametrize("flags", [(), ("--container-writable", "--container-save=./never.sqsh")])
 def test_a_cancelled_step_leaves_nothing(rig: Rig, image: str, flags: tuple[str, ...]) -> None:
     ready = rig.shared / f"cancel-{len(flags)}"
+    ready.unlink(missing_ok=True)
     mount = f"--container-mounts={rig.shared}:/shared"
     script = f"touch /shared/{ready.name}; sleep 60"
     with rig.popen("pyxis-srun", "-w", "node2", "-J", ready.name, image, mount, *flags,
