@@ -322,7 +322,8 @@ class Rig:
         left = []
         for number in range(1, NODES + 1):
             folder = self.node(number)
-            for pattern in ("data-*/*", "pyxis/*/[0-9]*", "tmp/*", "run-*/*"):
+            # Not pyxis/jobs: root's empty notes of jobs whose epilog is still to come.
+            for pattern in ("data-*/*", "pyxis/[0-9]*/[0-9]*", "tmp/*", "run-*/*"):
                 left += [str(path) for path in folder.glob(pattern)]
         return left + sorted(set(_container_processes(self.user.pw_uid)) - self._before)
 
