@@ -16,7 +16,10 @@ def test_steps_run_on_all_nodes_as_the_user(rig: Rig) -> None:
 
 
 def test_nodes_have_their_own_folders(rig: Rig) -> None:
-    done = rig.run("srun", "-N2", "sh", "-c", f"echo > {rig.base}/local/mark-$SLURMD_NODENAME")
+    done = rig.run(
+        "srun", "-w", "node1,node2", "sh", "-c",
+        f"echo > {rig.base}/local/mark-$SLURMD_NODENAME",
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
     for number in (1, 2):
         names = [path.name for path in rig.node(number).glob("mark-*")]
