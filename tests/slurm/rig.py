@@ -301,11 +301,11 @@ class Rig:
         """Have SPANK plugins for as long as the `with` block lasts (slurmd itself excepted)."""
         path = self.base / "plugstack.conf"
         before = path.read_text()
-        path.write_text(text)
+        _replace(path, text)
         try:
             yield
         finally:
-            path.write_text(before)
+            _replace(path, before)
 
     def remains(self, *, within: float = 5) -> list[str]:
         """What containers have left behind on any node: files and processes.
@@ -326,6 +326,13 @@ class Rig:
             for pattern in ("data-*/*", "pyxis/[0-9]*/[0-9]*", "tmp/*", "run-*/*"):
                 left += [str(path) for path in folder.glob(pattern)]
         return left + sorted(set(_container_processes(self.user.pw_uid)) - self._before)
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write a file at one stroke: an epilog that reads half of it would not see the plugin."""
+    new = path.with_suffix(".new")
+    new.write_text(text)
+    new.rename(path)
 
 
 def _find_user() -> pwd.struct_passwd:
