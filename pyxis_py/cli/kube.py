@@ -11,8 +11,8 @@ import click
 from enroot_py import ExistsError, NotFoundError, UsageError
 
 if TYPE_CHECKING:
-    from pyxis_py.kubernetes.context import RenderOptions, Submitter
-    from pyxis_py.kubernetes.profile import Profile
+    from pyxis_py.kubernetes.pod.context import RenderOptions, Submitter
+    from pyxis_py.kubernetes.profile.site import Profile
     from pyxis_py.launchers.slurm_options import GivenOption, SlurmOption
 
 _OWN_WITH_VALUE = (
@@ -78,7 +78,7 @@ def profile_group() -> None:
 @click.argument("path", default="-")
 def init_command(path: str) -> int:
     """Write a commented profile to PATH, or to standard output."""
-    from pyxis_py.kubernetes.profile_template import TEMPLATE
+    from pyxis_py.kubernetes.profile.template import TEMPLATE
 
     if path == "-":
         click.echo(TEMPLATE, nl=False)
@@ -97,7 +97,7 @@ def init_command(path: str) -> int:
 @click.argument("path")
 def check_command(path: str) -> int:
     """Read a profile and say what is wrong with it."""
-    from pyxis_py.kubernetes.profile_reader import read_profile
+    from pyxis_py.kubernetes.profile.reader import read_profile
 
     profile = read_profile(path)
     click.echo(f"{path}: {len(profile.partitions)} partitions, {len(profile.mounts)} mounts")
@@ -105,12 +105,12 @@ def check_command(path: str) -> int:
 
 
 def _render(words: Sequence[str]) -> int:
-    from pyxis_py.kubernetes.job_reader import read_job
-    from pyxis_py.kubernetes.manifest_text import dump_manifests, explain
-    from pyxis_py.kubernetes.notes import RefusedError
-    from pyxis_py.kubernetes.profile import Profile
-    from pyxis_py.kubernetes.profile_reader import read_profile
-    from pyxis_py.kubernetes.render import render_job
+    from pyxis_py.kubernetes.profile.reader import read_profile
+    from pyxis_py.kubernetes.profile.site import Profile
+    from pyxis_py.kubernetes.render.manifest_text import dump_manifests, explain
+    from pyxis_py.kubernetes.render.render import render_job
+    from pyxis_py.kubernetes.spec.job_reader import read_job
+    from pyxis_py.kubernetes.spec.notes import RefusedError
 
     own, rest = cut_words(words)
     profile = read_profile(str(own["profile"])) if own.get("profile") else Profile()
@@ -181,7 +181,7 @@ def _sort(option: GivenOption, own: dict[str, Any], rest: list[str]) -> None:
 
 
 def _check_codes(codes: list[str]) -> list[str]:
-    from pyxis_py.kubernetes.notes import ALLOWABLE
+    from pyxis_py.kubernetes.spec.notes import ALLOWABLE
 
     for code in codes:
         if code not in ALLOWABLE:
@@ -206,8 +206,8 @@ def _options(own: dict[str, Any], profile: Profile) -> RenderOptions:
     import re
     import secrets
 
-    from pyxis_py.kubernetes.context import GPU_APIS, TARGETS, RenderOptions
-    from pyxis_py.kubernetes.profile_shape import DNS_LABEL
+    from pyxis_py.kubernetes.pod.context import GPU_APIS, TARGETS, RenderOptions
+    from pyxis_py.kubernetes.shapes.profile_shape import DNS_LABEL
 
     target = _choose("target", own.get("target", profile.target), TARGETS)
     gpu_api = _choose("gpu-api", own.get("gpu-api", profile.gpu_api), GPU_APIS)
@@ -262,7 +262,7 @@ def _env_secret(text: str) -> tuple[str, str, str]:
 def _submitter() -> Submitter:
     import pwd
 
-    from pyxis_py.kubernetes.context import Submitter
+    from pyxis_py.kubernetes.pod.context import Submitter
 
     uid, gid = os.getuid(), os.getgid()
     try:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from pyxis_py.kubernetes.context import GPU_APIS, TARGETS, GpuApi, Target
-from pyxis_py.kubernetes.manifest_text import dump_manifests
-from pyxis_py.kubernetes.render import Rendering
+from pyxis_py.kubernetes.pod.context import GPU_APIS, TARGETS, GpuApi, Target
+from pyxis_py.kubernetes.render.manifest_text import dump_manifests
+from pyxis_py.kubernetes.render.render import Rendering
 from tests.kubernetes.samples import PROFILE, SCRIPT, render, script, site, without
 
 FOLDER = Path(__file__).with_name("golden")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pyxis_py.kubernetes.context import GpuApi, RenderOptions, Submitter, Target
-from pyxis_py.kubernetes.job_reader import read_job
-from pyxis_py.kubernetes.profile import Profile
-from pyxis_py.kubernetes.profile_reader import parse_profile
-from pyxis_py.kubernetes.render import Rendering, render_job
+from pyxis_py.kubernetes.pod.context import GpuApi, RenderOptions, Submitter, Target
+from pyxis_py.kubernetes.profile.reader import parse_profile
+from pyxis_py.kubernetes.profile.site import Profile
+from pyxis_py.kubernetes.render.render import Rendering, render_job
+from pyxis_py.kubernetes.spec.job_reader import read_job
 
 SCRIPT = r"""#!/bin/bash
 #SBATCH --job-name=llama-pretrain
@@ -149,7 +149,7 @@ def find(rendering: Rendering, kind: str) -> dict[str, Any]:
 
 def pod(rendering: Rendering) -> dict[str, Any]:
     """The first pod template."""
-    from pyxis_py.kubernetes.validate import pod_templates
+    from pyxis_py.kubernetes.render.validate import pod_templates
 
     return next(
         template for manifest in rendering.manifests for _, template in pod_templates(manifest)

@@ -13,7 +13,7 @@ import yaml
 
 from enroot_py import UsageError
 from pyxis_py.cli.kube import cut_words
-from pyxis_py.kubernetes.profile_template import TEMPLATE
+from pyxis_py.kubernetes.profile.template import TEMPLATE
 from tests.kubernetes.samples import SCRIPT, script
 
 PROGRAM = (sys.executable, "-m", "pyxis_py.cli.main")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pyxis_py.kubernetes.render import Rendering
+from pyxis_py.kubernetes.render.render import Rendering
 from tests.kubernetes.samples import (
     PROFILE,
     container,

@@ -9,8 +9,8 @@ import pytest
 
 from tests.kubernetes.goldens import FLAT
 from tests.kubernetes.reference_schemas import VERSIONS, problems
+from tests.kubernetes.render.test_validate import CLAIM, JOB, MAIN, POD, V_POD, change
 from tests.kubernetes.samples import SCRIPT, find, render, script
-from tests.kubernetes.test_validate import CLAIM, JOB, MAIN, POD, V_POD, change
 
 FAULTS: list[tuple[str, str, str, Any]] = [
     # target, kind, path, value

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from pyxis_py.kubernetes.notes import REFUSALS, RefusedError
-from pyxis_py.kubernetes.profile import Profile
+from pyxis_py.kubernetes.profile.site import Profile
+from pyxis_py.kubernetes.spec.notes import REFUSALS, RefusedError
 from tests.kubernetes.samples import render, script, site
 
 REFUSED: list[tuple[str, str, dict[str, Any]]] = [

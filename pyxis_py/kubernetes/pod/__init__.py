@@ -1,0 +1,1 @@
+"""What every pod of a job is given, whichever object it belongs to."""

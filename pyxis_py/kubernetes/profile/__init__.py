@@ -1,0 +1,1 @@
+"""The site profile: what no script says."""

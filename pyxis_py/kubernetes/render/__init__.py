@@ -1,0 +1,1 @@
+"""The objects of each target, checked and printed."""

@@ -1,0 +1,108 @@
+"""Labels and annotations of the job object: Kueue's queue and gates, and what Slurm calls it.
+
+Pure. Source: Kueue v0.19, admission gates and priority classes.
+"""
+
+from __future__ import annotations
+
+from pyxis_py.kubernetes.pod.context import Context, Element
+from pyxis_py.kubernetes.pod.environment import is_secret
+from pyxis_py.kubernetes.spec.notes import Ledger
+
+GATES = "kueue.x-k8s.io/admission-gated-by"
+HOLD_GATE = "pyxis/hold"
+
+
+def job_labels(context: Context, element: Element) -> dict[str, str]:
+    """Return the labels of the job object."""
+    labels = {**context.labels, "pyxis/element": element.name}
+    if context.kueue:
+        labels["kueue.x-k8s.io/queue-name"] = context.partition.queue
+        if context.qos.workload_priority_class:
+            labels["kueue.x-k8s.io/priority-class"] = context.qos.workload_priority_class
+        elif context.job.qos and context.qos.priority_class:
+            text = "the QOS has no workloadPriorityClass: Kueue takes the pods' class"
+            context.ledger.approximate("qos-class", "--qos", text)
+    return labels
+
+
+def job_annotations(context: Context) -> dict[str, str]:
+    """Return the annotations of the job object."""
+    job = context.job
+    annotations = {
+        "pyxis/job-name": job.name,
+        "pyxis/submit-command": f"sbatch {job.script_name}",
+    }
+    for name, value in (("comment", job.comment), ("wckey", job.wckey)):
+        if value and is_secret("", value):
+            text = "an annotation would show what looks like a secret"
+            context.ledger.refuse("env-secret", f"--{name}", text)
+        elif value:
+            annotations[f"pyxis/{name}"] = value
+    gates = _gates(context)
+    if gates:
+        annotations[GATES] = ",".join(gates)
+        dependency = next((o.value for o in job.given if o.name == "dependency"), "")
+        if dependency:
+            annotations["pyxis/dependency"] = dependency
+    return annotations
+
+
+def _gates(context: Context) -> list[str]:
+    """Kueue's admission gates; a gate can only be taken away once the object is there."""
+    job, ledger = context.job, context.ledger
+    if not context.kueue:
+        _refuse_gates(context, ledger)
+        return []
+    gates = []
+    way_out = f"kubectl annotate KIND NAME {GATES}-  admits the job"
+    if job.hold:
+        gates.append(HOLD_GATE)
+        ledger.add("rendered", "", "--hold", "an admission gate", way_out=way_out)
+    for condition in job.dependency.conditions if job.dependency else ():
+        if condition.type == "afterburstbuffer":
+            ledger.refuse("dependency-unsupported", "--dependency", "there are no burst buffers")
+        elif condition.type == "singleton":
+            gates.append("pyxis/dep-singleton")
+        for number in condition.jobs:
+            name = "".join(c if c.isalnum() else "-" for c in number.partition("+")[0])
+            gates.append(f"pyxis/dep-{name.strip('-')}")
+    if job.dependency:
+        text = "admission gates, which somebody has to take away when the condition holds"
+        ledger.approximate("dependency", "--dependency", text, way_out=way_out)
+    return list(dict.fromkeys(gates))
+
+
+def _refuse_gates(context: Context, ledger: Ledger) -> None:
+    target = context.options.target
+    if context.job.hold:
+        ledger.refuse("hold-unsupported", "--hold", f"jobs of {target} start when they fit")
+    if context.job.dependency:
+        text = f"jobs of {target} do not wait for others"
+        ledger.refuse("dependency-unsupported", "--dependency", text)
+
+
+def check_elsewhere(context: Context) -> None:
+    """Note options that only Slurm itself could serve."""
+    job, ledger = context.job, context.ledger
+    bridge = context.options.target == "slurm-bridge"
+    for option, value, code in (
+        ("--licenses", job.licenses, "licenses"),
+        ("--wckey", job.wckey, ""),
+    ):
+        if not value:
+            continue
+        if bridge:
+            ledger.render(option, "an annotation for Slurm")
+        elif code:
+            ledger.refuse(code, option, "no scheduler here counts licences")
+        else:
+            ledger.ignore("wckey", option, "an annotation only")
+    array = job.array
+    if array is None:
+        return
+    if array.limit and array.limit < len(array.indices) and not context.array_of_pods:
+        text = f"nothing holds back all but {array.limit} of the elements"
+        ledger.refuse("array-throttle", "--array", text)
+    else:
+        ledger.render("--array", f"{len(array.indices)} elements")

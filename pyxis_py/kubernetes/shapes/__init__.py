@@ -1,0 +1,1 @@
+"""Which fields a site profile and a manifest may have."""

@@ -1,0 +1,1 @@
+"""What a script asks for: sbatch's options and values, read into one job specification."""

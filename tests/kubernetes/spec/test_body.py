@@ -1,0 +1,63 @@
+"""What is found in the body of a script."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyxis_py.kubernetes.spec.body import scan_body
+
+
+@pytest.mark.parametrize(("line", "codes"), [
+    ("sbatch next.sh", ["nested-sbatch"]),
+    ("  /usr/bin/sbatch next.sh", ["nested-sbatch"]),
+    ("if true; then sbatch x; fi", ["nested-sbatch"]),
+    ("id=$(sbatch --parsable x)", ["nested-sbatch"]),
+    ("A=1 sbatch x", ["nested-sbatch"]),
+    ("true && sbatch x || sattach 1", ["nested-sbatch", "sattach"]),
+    ("`sacct -j 1`", ["sacct"]),
+    ("# sbatch x", []),
+    ("echo sbatch", []),
+    ("my-sbatch x", []),
+    ("srun --pty bash", ["pty"]),
+    ("srun --bcast=/x a", ["srun-bcast"]),
+    ("srun --pty-like a", []),
+    ("module load cuda", ["host-command"]),
+    ("sudo x", ["host-command"]),
+    ("nvidia-smi -pm 1", ["host-command"]),
+    ("nvidia-smi -L", []),
+    ("export NCCL_SOCKET_IFNAME=bond0", ["nccl-interface"]),
+    ("export HF_TOKEN=hf_abcdef", ["script-secret"]),
+    ("export HF_TOKEN=$TOKEN", []),
+    ("export HF_TOKEN=$(cat ~/t)", []),
+    ("srun true", []),
+])  # fmt: skip
+def test_commands(line: str, codes: list[str]) -> None:
+    body = scan_body(f"#!/bin/sh\n\n{line}\n", 3)
+    assert [finding.code for finding in body.findings] == codes
+    assert {finding.line for finding in body.findings} <= {3}
+
+
+def test_secrets_in_the_script_are_not_repeated() -> None:
+    (finding,) = scan_body("X_TOKEN=abcdefgh\n", 1).findings
+    assert "X_TOKEN" in finding.text and "abcdefgh" not in finding.text
+
+
+def test_lines_that_end_in_a_backslash_are_one() -> None:
+    body = scan_body("#!/bin/sh\nsrun -n1 \\\n  --x11 \\\n  xterm\nsbatch x\n", 2)
+    assert [(finding.code, finding.line) for finding in body.findings] == [
+        ("x11", 2), ("nested-sbatch", 5),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("line", "images"), [
+    ("srun --container-image=a/b:1 x", ["a/b:1"]),
+    ("srun --container-image 'nvcr.io#a/b' x", ["nvcr.io#a/b"]),
+    (r"srun --container-image=nvcr.io\#a/b x & srun --container-image=c x", ["nvcr.io#a/b", "c"]),
+    ("echo --container-image=x", []),
+])  # fmt: skip
+def test_images_of_srun(line: str, images: list[str]) -> None:
+    assert [image for image, _ in scan_body(line, 1).images] == images
+
+
+def test_a_script_without_a_body() -> None:
+    assert scan_body("#!/bin/sh\n", 0).findings == ()

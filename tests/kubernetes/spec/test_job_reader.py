@@ -1,0 +1,175 @@
+"""From a command line, variables and a script to one specification."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from pyxis_py.kubernetes.spec import option_rules
+from pyxis_py.kubernetes.spec.job_reader import _READERS, merge, read_job
+from pyxis_py.kubernetes.spec.jobspec import JobSpec
+from pyxis_py.kubernetes.spec.notes import Ledger, RefusedError
+from pyxis_py.launchers.slurm_options import GivenOption, built_in_options
+from pyxis_py.options import OPTIONS
+from tests.kubernetes.samples import SCRIPT
+
+
+def read(
+    text: str, *words: str, environ: Mapping[str, str] | None = None
+) -> tuple[JobSpec, Ledger]:
+    return read_job([*words, "x/job.sh"], lambda path: text, environ or {})
+
+
+def test_every_option_of_sbatch_has_exactly_one_rule() -> None:
+    container = {option.name for option in OPTIONS}
+    rules = [
+        *option_rules.READ, *option_rules.LAUNCHER, *option_rules.IGNORED, *option_rules.REFUSED,
+    ]  # fmt: skip
+    assert len(rules) == len(set(rules))
+    assert {option.name for option in built_in_options("sbatch")} == set(rules) | container
+
+
+def test_every_option_that_is_read_has_a_reader() -> None:
+    assert set(_READERS) == option_rules.READ - {"wrap"}
+
+
+def test_every_variable_stands_for_an_option() -> None:
+    names = {option.name for option in built_in_options("sbatch")}
+    assert set(option_rules.VARIABLES.values()) <= names
+
+
+@pytest.mark.parametrize(("script", "environ", "words", "expected"), [
+    ("-N 2", {}, (), 2),
+    ("-N 2", {}, ("-N", "8"), 8),
+    ("--nodes=2", {}, ("-N8",), 8),
+    ("-N 2\n#SBATCH -N 3", {}, (), 3),
+])  # fmt: skip
+def test_the_command_line_wins(
+    script: str, environ: dict[str, str], words: tuple[str, ...], expected: int
+) -> None:
+    assert read(f"#!/bin/sh\n#SBATCH {script}\n", *words, environ=environ)[0].nodes == expected
+
+
+@pytest.mark.parametrize(("words", "expected"), [((), "env"), (("-p", "line"), "line")])
+def test_variables_stand_between_script_and_command_line(
+    words: tuple[str, ...], expected: str
+) -> None:
+    text = "#!/bin/sh\n#SBATCH -p script\n"
+    job, _ = read(text, *words, environ={"SBATCH_PARTITION": "env"})
+    assert job.partitions == (expected,)
+
+
+def test_options_that_exclude_each_other_displace_those_of_weaker_sources() -> None:
+    job, ledger = read("#!/bin/sh\n#SBATCH --mem=1G\n#SBATCH --requeue\n", "--mem-per-cpu=2G",
+                       "--no-requeue")  # fmt: skip
+    assert (job.memory, job.memory_per, job.requeue) == (2048, "cpu", False)
+    ledger.close()
+
+
+def test_options_that_exclude_each_other_within_one_source_are_refused() -> None:
+    _, ledger = read("#!/bin/sh\n#SBATCH --mem=1G\n#SBATCH --mem-per-cpu=1G\n")
+    with pytest.raises(RefusedError) as caught:
+        ledger.close()
+    assert [(note.code, note.line) for note in caught.value.notes] == [("invalid-value", 3)]
+
+
+def test_merging_keeps_the_last_of_each_name() -> None:
+    first, second = (GivenOption("nodes", value, ()) for value in "12")
+    assert merge([[first], [second]]) == [second]
+
+
+def test_the_training_script() -> None:
+    job, ledger = read(SCRIPT)
+    ledger.close()
+    assert job.script == SCRIPT
+    assert job.script_name == "job.sh"
+    assert (job.nodes, job.segment, job.time_limit) == (64, 16, 259200)
+    assert job.container.image == "nvcr.io#nvidia/pytorch:25.06-py3"
+    assert len(job.container.mounts) == 3
+
+
+def test_arguments_of_the_script() -> None:
+    job, _ = read_job(["-N2", "job.sh", "-N3", "x"], lambda path: "#!/bin/sh\n", {})
+    assert (job.nodes, job.arguments) == (2, ("-N3", "x"))
+
+
+def test_a_wrapped_command() -> None:
+    job, _ = read_job(["--wrap=echo hi", "-N2"], lambda path: pytest.fail("no script"), {})
+    assert job.script.endswith("\n\necho hi\n") and job.name == "wrap" and job.nodes == 2
+
+
+def test_a_wrapped_command_of_several_lines() -> None:
+    job, ledger = read_job(["--wrap=a\n\tb"], lambda path: pytest.fail("no script"), {})
+    ledger.close()
+    assert job.script.endswith("\n\na\n\tb\n")
+
+
+def test_a_wrapped_command_that_is_not_utf_8_is_refused() -> None:
+    with pytest.raises(RefusedError, match="--wrap: not UTF-8"):
+        read_job(["--wrap=\udcff"], lambda path: pytest.fail("no script"), {})
+
+
+def test_a_wrapped_command_and_a_script_are_an_error() -> None:
+    with pytest.raises(RefusedError, match="both --wrap and a script"):
+        read("#!/bin/sh\n", "--wrap=x")
+
+
+def test_a_script_without_a_shell_is_an_error() -> None:
+    with pytest.raises(RefusedError, match="its first line has to begin with #!"):
+        read("srun true\n")
+
+
+@pytest.mark.parametrize(("text", "words"), [
+    ("#!/bin/sh\n#SBATCH --nope\n", ()),
+    ("#!/bin/sh\n#SBATCH --n\n", ()),
+    ("#!/bin/sh\n#SBATCH -N\n", ()),
+    ("#!/bin/sh\n#SBATCH word\n", ()),
+    ("#!/bin/sh\n#SBATCH 'x\n", ()),
+    ("#!/bin/sh\n", ("--nope",)),
+])  # fmt: skip
+def test_what_sbatch_cannot_read_is_refused(text: str, words: tuple[str, ...]) -> None:
+    with pytest.raises(RefusedError) as caught:
+        read(text, *words)
+    assert caught.value.codes == {"unknown-option"}
+    assert words or "job.sh:2" in str(caught.value)
+
+
+def test_all_refusals_are_found_before_any_is_reported() -> None:
+    _, ledger = read("#!/bin/sh\n#SBATCH -t x\n#SBATCH --bb=y\n#SBATCH -C [a]\nsbatch z\n")
+    with pytest.raises(RefusedError) as caught:
+        ledger.close()
+    assert [(note.code, note.line) for note in caught.value.notes] == [
+        ("invalid-value", 2), ("bb", 3), ("constraint-matching-or", 4), ("nested-sbatch", 5),
+    ]  # fmt: skip
+
+
+def test_control_characters_in_values_are_refused() -> None:
+    _, ledger = read("#!/bin/sh\n", "--job-name=a\x1b[31m")
+    with pytest.raises(RefusedError, match=r"control character in 'a\\x1b"):
+        ledger.close()
+
+
+@pytest.mark.parametrize(
+    "option", ["-e\udcff", "--comment=a\udcff", "--container-mounts=/a\udcff", "-D\udcff"]
+)
+def test_values_that_are_not_utf_8_are_refused(option: str) -> None:
+    _, ledger = read("#!/bin/sh\n", option)
+    with pytest.raises(RefusedError, match="not UTF-8") as caught:
+        ledger.close()
+    str(caught.value).encode("utf-8")
+
+
+def test_a_script_whose_name_is_not_utf_8_is_refused() -> None:
+    with pytest.raises(RefusedError, match="not UTF-8"):
+        read_job(["a\udcff"], lambda path: "#!/bin/sh\n", {})
+
+
+def test_ignored_options_say_why() -> None:
+    _, ledger = read("#!/bin/sh\n#SBATCH --mail-type=END\n#SBATCH --nice\n")
+    assert [(note.kind, note.line) for note in ledger.notes] == [("ignored", 2), ("ignored", 3)]
+
+
+def test_variables_of_pyxis_count() -> None:
+    job, _ = read("#!/bin/sh\n", environ={"PYXIS_CONTAINER_IMAGE": "ubuntu"})
+    assert job.container.image == "ubuntu"
