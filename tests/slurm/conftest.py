@@ -34,5 +34,3 @@ def plugin(rig: Rig) -> Iterator[None]:
     """The plugin is in plugstack.conf while the tests of a module run."""
     with rig.plugstack(plugin_line(rig)):
         yield
-        # An epilog reads plugstack.conf anew: it must find the plugin to the module's last job.
-        rig.wait_until_idle()

@@ -298,12 +298,18 @@ class Rig:
 
     @contextmanager
     def plugstack(self, text: str) -> Iterator[None]:
-        """Have SPANK plugins for as long as the `with` block lasts (slurmd itself excepted)."""
+        """Have SPANK plugins for as long as the `with` block lasts (slurmd itself excepted).
+
+        An epilog reads the file anew: what was there when a job ended stays until its epilog is
+        through.
+        """
         path = self.base / "plugstack.conf"
         before = path.read_text()
+        self.wait_until_idle()
         _replace(path, text)
         try:
             yield
+            self.wait_until_idle()
         finally:
             _replace(path, before)
 
@@ -322,8 +328,8 @@ class Rig:
         left = []
         for number in range(1, NODES + 1):
             folder = self.node(number)
-            # Not pyxis/jobs: root's empty notes of jobs whose epilog is still to come.
-            for pattern in ("data-*/*", "pyxis/[0-9]*/[0-9]*", "tmp/*", "run-*/*"):
+            # Root's notes of jobs count too: pyxis/jobs/ID is gone once the epilog has run.
+            for pattern in ("data-*/*", "pyxis/*/[0-9]*", "tmp/*", "run-*/*"):
                 left += [str(path) for path in folder.glob(pattern)]
         return left + sorted(set(_container_processes(self.user.pw_uid)) - self._before)
 

@@ -180,6 +180,7 @@ def test_an_administrator_installs_looks_and_uninstalls(rig: Rig, image: str) ->
         assert done.returncode == 0, done.stdout + done.stderr
         assert "srun shows the flags  yes" in done.stdout
         assert rig.run("srun", image, "cat", "/etc/mark").stdout == "image\n"
+        rig.wait_until_idle()  # its epilog needs the line
         assert administer("uninstall").returncode == 0
         assert (rig.base / "plugstack.conf").read_text() == "# the site's\n"
         assert rig.run("srun", image, "true").returncode != 0
