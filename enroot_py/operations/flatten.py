@@ -17,6 +17,7 @@ from enroot_py.settings import Settings
 from enroot_py.squashfs.mksquashfs import open_writer
 from enroot_py.squashfs.options import SquashfsOptions, image_options
 from enroot_py.store.file_system import space_error
+from enroot_py.store.growing_copy import GrowingCopy
 
 _TIME = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)[Tt](\d\d):(\d\d):(\d\d)(?:\.\d+)?(?:[Zz]|([+-])(\d\d):(\d\d))"
@@ -34,7 +35,12 @@ def read_options(settings: Settings) -> SquashfsOptions:
 
 
 def write_image(
-    source: ImageSource, image: SourceImage, file: BinaryIO, progress: Progress
+    source: ImageSource,
+    image: SourceImage,
+    file: BinaryIO,
+    progress: Progress,
+    *,
+    copy: GrowingCopy | None = None,
 ) -> None:
     """Flatten an image into a squashfs file.
 
@@ -43,6 +49,7 @@ def write_image(
         image: what it said.
         file: empty, open for reading and writing.
         progress: is told how it goes.
+        copy: of `file`: begins to follow it. To be finished by the caller.
 
     Raises:
         EnrootError: whatever `ImageSource.flatten` and the writer raise.
@@ -56,6 +63,8 @@ def write_image(
         mkfs_time=born,
         temp_path=settings.temp_path,
     ) as writer:
+        if copy is not None:
+            copy.follow(lambda: writer.settled)
         root = source.flatten(writer, progress)
         progress.stage("Creating squashfs filesystem")
         add_image_files(root, writer, image.config, image.provenance, mtime=born)

@@ -19,9 +19,13 @@ from enroot_py.operations.progress import Progress
 from enroot_py.operations.sources.image_source import ImageSource, SourceImage, open_source
 from enroot_py.settings import Settings, load_settings
 from enroot_py.store.cache_folders import open_cache
+from enroot_py.store.file_system import explaining
+from enroot_py.store.growing_copy import GrowingCopy
 from enroot_py.store.images import SUFFIX, ImageKey, ImageStore, copy_file
 from enroot_py.store.trimming import shrink
-from enroot_py.store.workspace import new_file
+from enroot_py.store.workspace import NewFile, new_file
+
+_STAGE, _SETTING = "writing the image", "--output"
 
 
 def import_image(
@@ -57,26 +61,25 @@ def import_image(
     with open_source(uri, settings, parse_platform(arch or os.uname().machine)) as source:
         path = os.path.abspath(output or source.default_name + SUFFIX)
         with (
-            new_file(path, force=force, stage="writing the image", setting="--output") as new,
+            new_file(path, force=force, stage=_STAGE, setting=_SETTING) as new,
             progress or Progress() as shown,
         ):
-            _write(source, new.file, shown)
+            _write(source, new, shown)
             return new.path
 
 
-def _write(source: ImageSource, file: BinaryIO, progress: Progress) -> None:
+def _write(source: ImageSource, output: NewFile, progress: Progress) -> None:
     image = source.describe()
     key = image_key(source, image)
     if key is None:
-        _write_uncached(source, image, file, progress)
+        _write_uncached(source, image, output.file, progress)
         return
     store = ImageStore(open_cache(source.settings.cache_path))
     with _finished(store, key, progress) as finished:
         if finished is not None:
-            copy_file(finished, file)
+            copy_file(finished, output.file)
             return
-        write_image(source, image, file, progress)
-        _keep(store, key, file)
+        _write_and_keep(source, image, output, progress, store=store, key=key)
     trim_cache(source.settings)
 
 
@@ -125,12 +128,30 @@ def _finished(store: ImageStore, key: ImageKey, progress: Progress) -> Iterator[
         yield finished
 
 
-def _keep(store: ImageStore, key: ImageKey, file: BinaryIO) -> None:
-    """Copy a finished image to the cache; one that does not fit is no reason to fail."""
+def _write_and_keep(
+    source: ImageSource,
+    image: SourceImage,
+    output: NewFile,
+    progress: Progress,
+    *,
+    store: ImageStore,
+    key: ImageKey,
+) -> None:
+    """Write an image and a copy of it in the cache; a copy without space is no reason to fail."""
+    written = False
     try:
-        with store.create(key) as new:
-            copy_file(file, new.file)
+        with (
+            store.create(key) as new,
+            GrowingCopy(output.file, new.file, reserve=image.size) as copy,
+        ):
+            # A full file system is that of the output until the output is written.
+            with explaining(output.path, stage=_STAGE, setting=_SETTING):
+                write_image(source, image, output.file, progress, copy=copy)
+            written = True
+            copy.finish()
     except SpaceError as error:
+        if not written:
+            raise
         log.warn(f"The image is not kept in the cache: {error}")
 
 

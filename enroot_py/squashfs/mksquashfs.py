@@ -85,6 +85,11 @@ class MksquashfsWriter:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @property
+    def settled(self) -> int:
+        """Up to here the file will not change any more: mksquashfs does not say."""
+        return 0
+
     def close(self) -> None:
         """Remove the contents that were kept."""
         self._spool.close()

@@ -66,6 +66,14 @@ class SquashfsWriter:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @property
+    def settled(self) -> int:
+        """Up to here the file will not change any more, its superblock apart; in bytes.
+
+        May be asked by another thread.
+        """
+        return self._content.settled
+
     def close(self) -> None:
         """End the threads. Without `finish()` before, the file is no image."""
         self._content.close()

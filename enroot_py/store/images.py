@@ -113,17 +113,32 @@ def copy_file(source: BinaryIO, target: BinaryIO) -> None:
     """Make `target`, an empty file, the same as `source`: sharing blocks where that is possible.
 
     Never a hard link: what a user does to his image must not change the cache's.
+    """
+    if not share_blocks(source, target):
+        copy_range(source, target, 0, None)
 
-    Source: ioctl_ficlone(2), copy_file_range(2).
+
+def share_blocks(source: BinaryIO, target: BinaryIO) -> bool:
+    """Let `target` share all blocks of `source`; False where the file system cannot do that.
+
+    Source: ioctl_ficlone(2).
     """
     try:
         fcntl.ioctl(target.fileno(), _FICLONE, source.fileno())
-        return
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
             raise
-    size = os.fstat(source.fileno()).st_size
-    done = 0
+        return False
+    return True
+
+
+def copy_range(source: BinaryIO, target: BinaryIO, start: int, end: int | None) -> None:
+    """Copy the bytes from `start` to `end`, or to the end of the file, to the same place.
+
+    Source: copy_file_range(2).
+    """
+    size = os.fstat(source.fileno()).st_size if end is None else end
+    done = start
     while done < size:
         try:
             copied = os.copy_file_range(source.fileno(), target.fileno(), size - done, done, done)
@@ -134,7 +149,11 @@ def copy_file(source: BinaryIO, target: BinaryIO) -> None:
         if copied == 0:
             break  # some file systems answer so where they cannot do it
         done += copied
-    while chunk := os.pread(source.fileno(), _CHUNK, done):
+    while end is None or done < end:
+        wanted = _CHUNK if end is None else min(_CHUNK, end - done)
+        chunk = os.pread(source.fileno(), wanted, done)
+        if not chunk:
+            return
         view = memoryview(chunk)
         while view:
             written = os.pwrite(target.fileno(), view, done)

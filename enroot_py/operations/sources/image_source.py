@@ -33,11 +33,13 @@ class SourceImage:
             the same on every machine.
         manifest: digest that everything in it follows from; None if there is none, and then the
             image is made anew each time.
+        size: what may have to be fetched into the cache for it, in bytes.
     """
 
     config: ImageConfig
     provenance: str
     manifest: Digest | None
+    size: int = 0
 
 
 class ImageSource(ABC):

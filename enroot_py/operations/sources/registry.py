@@ -53,7 +53,8 @@ class RegistrySource(ImageSource):
         """
         image = self._find_cached() or self._ask_registry()
         self._image = image
-        return SourceImage(image.config, image.reference.canonical(), image.manifest_digest)
+        size = sum(layer.size for layer in image.manifest.layers)
+        return SourceImage(image.config, image.reference.canonical(), image.manifest_digest, size)
 
     def flatten(self, sink: ContentSink, progress: Progress) -> Node:
         """Flatten the layers while they arrive.

@@ -49,6 +49,7 @@ class ContentWriter:
 
     Attributes:
         position: where the next byte goes; after `finish()` the end of the data.
+        settled: up to here all bytes are in the file, for good. Other threads may ask.
         fragments: the fragment table's entries.
     """
 
@@ -56,6 +57,7 @@ class ContentWriter:
         self, fd: int, options: SquashfsOptions, *, processors: int, position: int
     ) -> None:
         self.position = position
+        self.settled = position
         self.fragments = bytearray()
         self._fd = fd
         self._options = options
@@ -281,6 +283,8 @@ class ContentWriter:
             write_all(self._fd, self._unwritten, self.position - self._unwritten_size)
             self._unwritten.clear()
             self._unwritten_size = 0
+        # A file that turns out to be a duplicate is overwritten, from its start.
+        self.settled = max(self.settled, min(self._file_start, self.position))
 
 
 def _hole_job(record: FileBlocks, size: int, blocks: int) -> Job:
