@@ -134,7 +134,7 @@ def cache_prune(arguments: Arguments) -> int:
     """`enroot cache prune`: delete what nothing uses."""
     from enroot_py.operations.cache import prune_cache
 
-    return _say_what_went(prune_cache())
+    return _say_what_went(prune_cache(nvidia=arguments.flag("nvidia")))
 
 
 def cache_limit(arguments: Arguments) -> int:

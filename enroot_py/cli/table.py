@@ -255,7 +255,7 @@ COMMANDS = (
         "cache prune",
         "",
         "Delete what nothing uses from the cache",
-        (),
+        (Option("nvidia", ("--nvidia",), "And all that NVIDIA's Enroot keeps there"),),
         0, 0, _STORE + "cache_prune",
     ),
     Command(

@@ -14,14 +14,20 @@ def list_cache(*, settings: Settings | None = None) -> list[CacheEntry]:
     return trimming.list_entries(find_cache(settings.cache_path))
 
 
-def prune_cache(*, settings: Settings | None = None) -> list[CacheEntry]:
+def prune_cache(*, nvidia: bool = False, settings: Settings | None = None) -> list[CacheEntry]:
     """Remove what nothing needs from the cache; returns what was removed.
 
     That is: blobs that belong to no image, downloads that were interrupted more than a day ago, and
     what killed processes left. Safe while imports run.
+
+    Args:
+        nvidia: remove what NVIDIA's Enroot keeps in the same folder too, which is not safe while
+            an import of NVIDIA's Enroot runs.
+        settings: in force; read from the configuration if None.
     """
-    settings = settings or load_settings()
-    return trimming.prune(find_cache(settings.cache_path))
+    folders = find_cache((settings or load_settings()).cache_path)
+    removed = trimming.prune(folders)
+    return removed + trimming.remove_recompressed(folders) if nvidia else removed
 
 
 def limit_cache(size: int | None = None, *, settings: Settings | None = None) -> list[CacheEntry]:

@@ -7,12 +7,11 @@ other and flattening never waits for all of them at once (docs/adr/0017-overlapp
 
 from __future__ import annotations
 
-import functools
 import io
 import os
 import resource
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from types import TracebackType
@@ -28,10 +27,17 @@ from enroot_py.operations.progress import Progress
 
 @dataclass(frozen=True, slots=True)
 class HeldLayer:
-    """A layer's bytes, verified: a part of an open file, the whole of it as a rule."""
+    """A layer's bytes, verified: a part of an open file, the whole of it as a rule.
+
+    Attributes:
+        file: open for reading.
+        start: offset of the first byte.
+        size: bytes, if not as many as the layer's descriptor says: it is compressed otherwise.
+    """
 
     file: BinaryIO
     start: int = 0
+    size: int = 0
 
 
 Obtain = Callable[[Descriptor, Callable[[int], None], Callable[[], bool]], HeldLayer]
@@ -57,7 +63,7 @@ class LayerFetcher:
         obtain: fetches one; called from several threads.
         connections: how many at a time; 0 for as many as make sense.
         progress: is told what arrives.
-        local: the layers are here, and only verified.
+        here: layers that are on this machine, and only verified.
     """
 
     def __init__(
@@ -68,7 +74,7 @@ class LayerFetcher:
         *,
         connections: int,
         progress: Progress,
-        local: bool = False,
+        here: Collection[Digest] = (),
     ) -> None:
         self._layers = tuple(layers)
         self._held = found
@@ -85,7 +91,7 @@ class LayerFetcher:
         workers = min(connections or _MOST_CONNECTIONS, _MOST_CONNECTIONS, len(self._missing))
         self._pool = ThreadPoolExecutor(max(workers, 1), "layer")
         _allow_descriptors(len(layers))
-        progress.begin(layers, self._missing, local=local)
+        progress.begin(layers, self._missing, here=here)
 
     def __enter__(self) -> LayerFetcher:
         for layer in self._missing:
@@ -140,8 +146,12 @@ class LayerFetcher:
         held = self._held[layer.digest]
         # A descriptor with an offset of its own, of a file that may not have a name any more.
         fd = os.open(f"/proc/self/fd/{held.file.fileno()}", os.O_RDONLY | os.O_CLOEXEC)
-        report = functools.partial(self._progress.flattened, layer)
-        return LayerFile(fd, held.start, layer.size, report)
+        size = held.size or layer.size
+
+        def report(count: int) -> None:
+            self._progress.flattened(layer, count * layer.size // size if size else 0)
+
+        return LayerFile(fd, held.start, size, report)
 
     def _raise_failure(self) -> None:
         for future in self._futures:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
 
 from enroot_py import log
+from enroot_py.image.digest import Digest
 from enroot_py.image.manifest import Descriptor
 from enroot_py.store.file_system import format_size
 
@@ -27,8 +28,8 @@ class Progress:
     """
 
     def __init__(self) -> None:
-        self._done = ""
-        self._missing: set[str] = set()
+        self._missing: set[Digest] = set()
+        self._here: frozenset[Digest] = frozenset()
         self._lock = threading.Lock()
 
     def __enter__(self) -> Progress:
@@ -43,24 +44,29 @@ class Progress:
         self.close()
 
     def begin(
-        self, layers: Sequence[Descriptor], missing: Sequence[Descriptor], *, local: bool = False
+        self,
+        layers: Sequence[Descriptor],
+        missing: Sequence[Descriptor],
+        *,
+        here: Collection[Digest] = (),
     ) -> None:
         """The image's layers are known.
 
         Args:
             layers: all of them.
-            missing: those to be fetched.
-            local: they are here, and only to be verified.
+            missing: those to be fetched or verified.
+            here: those that are on this machine, and only to be verified.
         """
         count = len({layer.digest for layer in layers})
         with self._lock:
-            self._missing = {str(layer.digest) for layer in missing}
-            self._done = "Verified" if local else "Downloaded"
-        if missing:
-            size = format_size(sum(layer.size for layer in missing))
-            verb = "Verifying" if local else "Downloading"
-            log.info(f"{verb} {len(missing)} of {count} layers ({size})")
-        elif layers:
+            self._missing = {layer.digest for layer in missing}
+            self._here = frozenset(here)
+        for verb, local in (("Downloading", False), ("Verifying", True)):
+            part = [layer for layer in missing if (layer.digest in here) == local]
+            if part:
+                size = format_size(sum(layer.size for layer in part))
+                log.info(f"{verb} {len(part)} of {count} layers ({size})")
+        if layers and not missing:
             log.info("Found all layers in the cache")
 
     def received(self, layer: Descriptor, count: int) -> None:
@@ -69,10 +75,11 @@ class Progress:
     def arrived(self, layer: Descriptor) -> None:
         """A layer is complete and verified."""
         with self._lock:
-            self._missing.discard(str(layer.digest))
+            self._missing.discard(layer.digest)
             left = len(self._missing)
         still = f", {left} to go" if left else ""
-        log.info(f"{self._done} {_short(layer)} ({format_size(layer.size)}){still}")
+        done = "Verified" if layer.digest in self._here else "Downloaded"
+        log.info(f"{done} {_short(layer)} ({format_size(layer.size)}){still}")
 
     def flattened(self, layer: Descriptor, count: int) -> None:
         """Of a layer, `count` of its compressed bytes have been flattened so far."""
@@ -109,10 +116,14 @@ class TerminalProgress(Progress):
         self._stage = ""
 
     def begin(
-        self, layers: Sequence[Descriptor], missing: Sequence[Descriptor], *, local: bool = False
+        self,
+        layers: Sequence[Descriptor],
+        missing: Sequence[Descriptor],
+        *,
+        here: Collection[Digest] = (),
     ) -> None:
         """Show an idle bar for the flattening; layers get theirs when they begin to arrive."""
-        super().begin(layers, missing, local=local)
+        super().begin(layers, missing, here=here)
         self._flattening = self._bars.add_task(
             "flattening".ljust(12), total=sum(layer.size for layer in layers) or None
         )

@@ -172,7 +172,7 @@ class BlobStore:
             except DigestMismatchError:
                 return None
             file.seek(0)
-        _touch(file, status)
+        note_use(file, status)
         return file
 
     def _copy_verified(self, file: BinaryIO, descriptor: Descriptor) -> BinaryIO | None:
@@ -306,7 +306,7 @@ def _discard(path: str) -> None:
         pass  # another user's in a sticky folder, or gone; it is not used in any case
 
 
-def _touch(file: BinaryIO, status: os.stat_result) -> None:
+def note_use(file: BinaryIO, status: os.stat_result) -> None:
     """Note that a blob was used just now, for trimming; its access time tells."""
     now = time.time()
     if now - status.st_atime > 60:

@@ -3,8 +3,8 @@
 A cache is private (what this package makes by itself) or shared: a folder that an administrator
 made writable for a group or, sticky, for everybody. In a shared cache one OCI layout holds what was
 pulled without credentials, for all; everything else of a user is below `user.UID/`
-(docs/adr/0016-cache.md). NVIDIA's own files, which lie directly in ENROOT_CACHE_PATH, are left
-alone.
+(docs/adr/0016-cache.md). Files of NVIDIA's Enroot lie directly in ENROOT_CACHE_PATH
+(`recompressed`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """What a cache holds, and making it smaller: least recently used first, never what is in use.
 
-Only this package's own files are seen: NVIDIA's, which lie beside them, are left alone, and so is
-what belongs to other users of a shared cache.
+What belongs to other users of a shared cache is not seen. Files of NVIDIA's Enroot, which lie in
+the same folder, are listed, but neither counted nor removed unless their removal is asked for: it
+may be using them, and knows no locks.
 """
 
 from __future__ import annotations
@@ -21,9 +22,11 @@ from enroot_py.store.extractions import remove_extraction
 from enroot_py.store.images import SUFFIX
 from enroot_py.store.layout_index import forget_images, read_index
 from enroot_py.store.locks import is_current, try_lock
+from enroot_py.store.recompressed import list_recompressed
 from enroot_py.store.removal import remove_unfinished
 
 BLOB, IMAGE, EXTRACTION, PARTIAL = "blob", "image", "extraction", "partial"
+NVIDIA = "nvidia"
 
 _FRESH = 24 * 3600.0
 """Seconds for which an interrupted download is kept, for the next import to continue it."""
@@ -34,8 +37,8 @@ class CacheEntry:
     """One thing in the cache.
 
     Attributes:
-        kind: "blob" (layer, config or manifest), "image" (finished), "extraction" or "partial"
-            (an interrupted download).
+        kind: "blob" (layer, config or manifest), "image" (finished), "extraction", "partial" (an
+            interrupted download) or "nvidia" (a layer or config that NVIDIA's Enroot keeps).
         name: a digest, or a file name.
         path: absolute host path.
         size: bytes on the disk.
@@ -57,6 +60,7 @@ def list_entries(folders: CacheFolders) -> list[CacheEntry]:
     entries = [*_blobs(folders, names), *_images(folders, manifests)]
     entries += _partials(folders)
     entries += _extractions(folders)
+    entries += _recompressed(folders, names)
     return sorted(entries, key=lambda entry: (entry.used, entry.path))
 
 
@@ -77,6 +81,14 @@ def prune(folders: CacheFolders) -> list[CacheEntry]:
     return remove_stale_partials(folders) + _remove_all(folders, unneeded)
 
 
+def remove_recompressed(folders: CacheFolders) -> list[CacheEntry]:
+    """Remove what NVIDIA's Enroot keeps, but for what an import here is using just now.
+
+    Returns what was removed. For when nobody uses NVIDIA's Enroot any more.
+    """
+    return [entry for entry in _recompressed(folders, {}) if _remove(entry)]
+
+
 def remove_stale_partials(folders: CacheFolders) -> list[CacheEntry]:
     """Remove downloads that were interrupted more than a day ago; returns what was removed."""
     oldest = time.time() - _FRESH
@@ -88,7 +100,7 @@ def shrink(folders: CacheFolders, limit: int) -> list[CacheEntry]:
 
     Returns what was removed. Of the rest each is in use.
     """
-    entries = list_entries(folders)
+    entries = [entry for entry in list_entries(folders) if entry.kind != NVIDIA]
     excess = sum(entry.size for entry in entries) - limit
     removed = []
     for entry in entries:
@@ -210,6 +222,12 @@ def _extractions(folders: CacheFolders) -> Iterator[CacheEntry]:
         if stat.S_ISDIR(status.st_mode) and not name.startswith("."):
             size = sum(_sizes(path))
             yield CacheEntry(EXTRACTION, name, path, size, status.st_mtime, ())
+
+
+def _recompressed(folders: CacheFolders, names: dict[str, set[str]]) -> Iterator[CacheEntry]:
+    for name, path, status in list_recompressed(folders):
+        blob = blob_path(folders.layouts[0], Digest("sha256", os.path.basename(path)))
+        yield _entry(NVIDIA, name, path, status, tuple(sorted(names.get(blob, ()))))
 
 
 def _sizes(path: str) -> Iterator[int]:

@@ -51,11 +51,25 @@ def test_layers_are_counted_down_in_lines(lines: list[str]) -> None:
 def test_a_layer_that_is_there_twice_counts_once(lines: list[str]) -> None:
     Progress().begin((LAYERS[0], LAYERS[0], LAYERS[1]), (LAYERS[0],))
     Progress().begin(LAYERS, ())
-    Progress().begin(LAYERS, LAYERS, local=True)
+    Progress().begin(LAYERS, LAYERS, here={layer.digest for layer in LAYERS})
     assert lines == [
         "[INFO] Downloading 1 of 2 layers (1000 B)",
         "[INFO] Found all layers in the cache",
         "[INFO] Verifying 3 of 3 layers (5.9 KiB)",
+    ]
+
+
+def test_layers_that_are_here_are_told_from_those_that_are_not(lines: list[str]) -> None:
+    progress = Progress()
+    progress.begin(LAYERS, LAYERS, here={LAYERS[0].digest})
+    for layer in LAYERS[:2]:
+        progress.arrived(layer)
+    short = [layer.digest.hex[:12] for layer in LAYERS]
+    assert lines == [
+        "[INFO] Downloading 2 of 3 layers (4.9 KiB)",
+        "[INFO] Verifying 1 of 3 layers (1000 B)",
+        f"[INFO] Verified {short[0]} (1000 B), 2 to go",
+        f"[INFO] Downloaded {short[1]} (2.0 KiB), 1 to go",
     ]
 
 

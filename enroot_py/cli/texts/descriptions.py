@@ -176,18 +176,20 @@ DESCRIPTIONS = {
         variables=("ENROOT_CONNECT_TIMEOUT", "ENROOT_ALLOW_HTTP"),
     ),
     "cache list": Description(
-        "Layers, finished images and extractions, with their size and when they were last used.",
+        "Layers, finished images and extractions, with their size and when they were last used. "
+        'What NVIDIA\'s Enroot keeps in the same folder is there too, as "nvidia".',
         variables=("ENROOT_CACHE_PATH",),
     ),
     "cache prune": Description(
         "Deletes layers that no image in the cache needs, what killed processes left behind, and "
-        "extractions of images that are gone.",
+        "extractions of images that are gone. What NVIDIA's Enroot keeps in the same folder goes "
+        "with --nvidia only; use it when no import of NVIDIA's Enroot runs.",
         variables=("ENROOT_CACHE_PATH",),
     ),
     "cache limit": Description(
         "Deletes the least recently used entries until the cache fits into SIZE, a number of bytes "
         "or one with K, M, G or T behind it; without SIZE into ENROOT_CACHE_LIMIT. What is in use "
-        "stays.",
+        "stays; what NVIDIA's Enroot keeps there is not counted.",
         examples=(("enroot cache limit 50G", "keep the newest 50 GiB"),),
         variables=("ENROOT_CACHE_PATH", "ENROOT_CACHE_LIMIT"),
     ),

@@ -83,7 +83,7 @@ class DockerArchiveSource(ImageSource):
             self._verify,
             connections=self.settings.max_processors,
             progress=progress,
-            local=True,
+            here={layer.digest for layer in self._order},
         )
         with fetcher:
             return fetcher.merge(sink, self.limits)

@@ -119,7 +119,7 @@ class LayoutSource(ImageSource):
             self._verify,
             connections=self.settings.max_processors,
             progress=progress,
-            local=True,
+            here={layer.digest for layer in self._manifest.layers},
         )
         with fetcher:
             return fetcher.merge(sink, self.limits)

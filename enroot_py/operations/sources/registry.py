@@ -1,7 +1,11 @@
-"""Images in a registry, through the cache: what is there is not fetched again."""
+"""Images in a registry, through the cache: what is there is not fetched again.
+
+Nor is what NVIDIA's Enroot has there, as far as it can be verified (`takeover`).
+"""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 
 from enroot_py.errors import EnrootError, NotFoundError
@@ -14,6 +18,7 @@ from enroot_py.layers.entry import ContentSink, Node
 from enroot_py.operations.fetch import HeldLayer, LayerFetcher
 from enroot_py.operations.progress import Progress
 from enroot_py.operations.sources.image_source import ImageSource, SourceImage
+from enroot_py.operations.sources.takeover import Takeover, read_config
 from enroot_py.registry.client import RegistryClient, ResolvedImage
 from enroot_py.settings import Settings
 from enroot_py.store.blobs import BlobStore, BlobWriter
@@ -33,6 +38,8 @@ class RegistrySource(ImageSource):
         self._private = False
         self._image: ResolvedImage | None = None
         self._opened: BlobStore | None = None
+        self._takeover: Takeover | None = None
+        self._asking = threading.Lock()
 
     @property
     def _store(self) -> BlobStore:
@@ -66,20 +73,32 @@ class RegistrySource(ImageSource):
         layers = tuple(reversed(self._image.manifest.layers))
         found = self._open_found(layers)
         missing = {layer.digest: layer for layer in layers if layer.digest not in found}
-        if missing:
+        takeover = self._takeover = Takeover(
+            self._store.folders, self._image.manifest, self._image.config, self.limits
+        )
+        here = {digest for digest, layer in missing.items() if takeover.may_have(layer)}
+        if missing.keys() - here:
             remove_stale_partials(self._store.folders)
-            self._check_space(sum(layer.size for layer in missing.values()))
-            if self._client is None:
-                self._ask_registry()
+            self._check_space(sum(missing[digest].size for digest in missing.keys() - here))
+            self._connect()
         fetcher = LayerFetcher(
             layers,
             found,
             self._obtain,
             connections=self.settings.max_connections,
             progress=progress,
+            here=here,
         )
         with fetcher:
             return fetcher.merge(sink, self.limits)
+
+    def _connect(self) -> RegistryClient:
+        """Return the registry's client; an image found in the cache has needed none so far."""
+        with self._asking:
+            if self._client is None:
+                self._ask_registry()
+            assert self._client is not None
+            return self._client
 
     def _ask_registry(self) -> ResolvedImage:
         client = self._client = RegistryClient(self._reference, self.settings)
@@ -100,7 +119,8 @@ class RegistrySource(ImageSource):
 
         def download(writer: BlobWriter) -> None:
             writer.restart()
-            writer.write(client.read_blob(descriptor))
+            data = read_config(self._store.folders, descriptor)
+            writer.write(client.read_blob(descriptor) if data is None else data)
 
         with self._store.obtain(descriptor, download, private=client.authenticated) as file:
             return file.read()
@@ -163,8 +183,11 @@ class RegistrySource(ImageSource):
     def _obtain(
         self, layer: Descriptor, report: Callable[[int], None], called_off: Callable[[], bool]
     ) -> HeldLayer:
-        client = self._client
-        assert client is not None
+        assert self._takeover is not None
+        held = self._takeover.open(layer, report)
+        if held is not None:
+            return held
+        client = self._connect()
         file = self._store.obtain(
             layer,
             lambda writer: client.download_blob(layer, writer, report),

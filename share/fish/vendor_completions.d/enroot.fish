@@ -191,6 +191,7 @@ complete -c enroot -n '__enroot_operand '\''doctor'\'' 1' -l offline -d 'Ask no 
 complete -c enroot -n '__enroot_operand '\''doctor'\'' 1' -s h -l help -d 'Show the usage'
 complete -c enroot -n '__enroot_operand '\''cache list'\'' 1' -l json -d 'Print JSON, for programs'
 complete -c enroot -n '__enroot_operand '\''cache list'\'' 1' -s h -l help -d 'Show the usage'
+complete -c enroot -n '__enroot_operand '\''cache prune'\'' 1' -l nvidia -d 'And all that NVIDIA'\''s Enroot keeps there'
 complete -c enroot -n '__enroot_operand '\''cache prune'\'' 1' -s h -l help -d 'Show the usage'
 complete -c enroot -n '__enroot_operand '\''cache limit'\'' 1' -s h -l help -d 'Show the usage'
 complete -c enroot -n '__enroot_operand '\''gpu list'\'' 1' -l json -d 'Print JSON, for programs'
