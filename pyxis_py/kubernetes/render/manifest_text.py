@@ -1,7 +1,7 @@
 """Manifests as YAML, and notes as text: what `render` prints.
 
-Strings that another YAML parser than this one might take for numbers (`1e3`, `0o7`) are quoted:
-kubectl's parser is Go's, with other ideas of numbers.
+Strings that another YAML parser than this one might take for numbers (`1e3`, `0o7`) or for truth
+values (`n`) are quoted: kubectl's parser is Go's, with other ideas of both.
 
 Pure.
 """
@@ -18,6 +18,7 @@ from pyxis_py.kubernetes.render.validate import pod_templates
 from pyxis_py.kubernetes.spec.notes import Note
 
 _LIKE_A_NUMBER = frozenset("0123456789.+-~")
+_LIKE_A_TRUTH_VALUE = frozenset("yYnN")
 _ORDER = ("refused", "approximated", "warning", "ignored", "rendered")
 
 
@@ -35,7 +36,7 @@ def _text(dumper: _Dumper, value: str) -> yaml.ScalarNode:
     style = None
     if "\n" in value:
         style = "|"
-    elif value[:1] in _LIKE_A_NUMBER:
+    elif value[:1] in _LIKE_A_NUMBER or value in _LIKE_A_TRUTH_VALUE:
         style = '"'
     return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
 

@@ -186,3 +186,10 @@ def test_a_profile_with_values_that_no_cluster_takes_is_refused() -> None:
     text = "{version: 1, fabric: {kind: shared, resources: {rdma/hca: 500m}}}"
     with pytest.raises(ManifestRuleError, match="not a whole number"):
         render(script("--gpus=1"), profile=site(text))
+
+
+def test_names_that_go_takes_for_truth_values_are_quoted() -> None:
+    # kubectl's parser reads YAML 1.1, where a bare n is false: no JobSet would be accepted.
+    text = dump_manifests([{"name": name} for name in ("n", "N", "y", "Y", "no", "off", "nn")])
+    names = [line.partition(": ")[2] for line in text.splitlines() if line != "---"]
+    assert names == ['"n"', '"N"', '"y"', '"Y"', "'no'", "'off'", "nn"]
