@@ -7,7 +7,7 @@ calls its files cannot lead anywhere else. Only one directory is open at a time,
 deeper than PATH_MAX and than the limit on open files.
 
 What an ordinary user gets (docs/adr/0021-extraction-as-a-user.md): all files are his; owner bits
-are widened (`widened_mode`), all other mode bits are kept, set-user-ID too; of the extended
+are widened and set-user-ID goes (`kept_mode`), all other mode bits are kept; of the extended
 attributes only `user.*`; device nodes are left out.
 """
 
@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from enroot_py import log
 from enroot_py.errors import SpaceError, StoreError, UnsafePathError
-from enroot_py.layers.entry import OVERLAY_XATTRS, ByteSource, Node, quoted, widened_mode
+from enroot_py.layers.entry import OVERLAY_XATTRS, ByteSource, Node, kept_mode, quoted
 
 MAX_MTIME = (1 << 32) - 1
 """Latest time that a squashfs image can hold; loading and importing must give the same tree."""
@@ -257,7 +257,7 @@ def _set_file_metadata(node: Node, name: bytes | str, fd: int) -> None:
                 set_xattrs(file, node.xattrs)  # while the file is writable, as that needs
             finally:
                 os.close(file)
-        os.chmod(name, widened_mode(node), dir_fd=fd)
+        os.chmod(name, kept_mode(node, as_root=os.geteuid() == 0), dir_fd=fd)
     os.utime(name, ns=_times(node), dir_fd=fd, follow_symlinks=False)
 
 
@@ -269,7 +269,7 @@ def set_directory_metadata(node: Node, fd: int) -> None:
     """
     if node.xattrs:
         set_xattrs(fd, node.xattrs)
-    os.fchmod(fd, widened_mode(node))
+    os.fchmod(fd, kept_mode(node, as_root=os.geteuid() == 0))
     os.utime(fd, ns=_times(node))
 
 

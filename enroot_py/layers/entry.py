@@ -130,17 +130,22 @@ def new_directory(*, mode: int = 0o755, mtime: int = 0, implied: bool = False) -
     return node
 
 
-def widened_mode(node: Node) -> int:
-    """Return the permission bits with which an ordinary user keeps a file that he extracts.
+def kept_mode(node: Node, *, as_root: bool) -> int:
+    """Return the permission bits with which a file is extracted.
 
     Owners can read everything, search and change directories, and execute what anybody may
-    execute; group, other and special bits stay as they are.
+    execute. An ordinary user's files lose set-user-ID and set-group-ID, which would lend his own
+    identity to whoever can reach them; directories keep them. All other bits stay as they are.
 
-    Source: enroot 4.1.2 src/common.sh, common::fixperms.
+    Args:
+        as_root: the one who extracts is the superuser.
+
+    Source: enroot 4.1.2 src/common.sh, common::fixperms; unsquashfs, which takes the bits away too.
     """
     if node.kind == stat.S_IFDIR:
         return node.mode | 0o700
-    return node.mode | (0o500 if node.mode & 0o111 else 0o400)
+    mode = node.mode if as_root else node.mode & ~(stat.S_ISUID | stat.S_ISGID)
+    return mode | (0o500 if mode & 0o111 else 0o400)
 
 
 def quoted(name: bytes) -> str:

@@ -12,10 +12,14 @@ import pytest
 
 from enroot_py.errors import SpaceError, StoreError, UnsafePathError
 from enroot_py.layers.directory import DirectorySink, set_xattrs
-from enroot_py.layers.entry import Node, new_directory
+from enroot_py.layers.entry import Node, kept_mode, new_directory
 from enroot_py.layers.merge import LayerMerger
 from tests.layers import archives
 from tests.layers.archives import archive, directory, file, hard_link, header, pax, symlink
+
+
+KEPT = 0o7777 if os.geteuid() == 0 else 0o1777
+"""Bits of a file's mode that this user's extraction may keep."""
 
 
 def extract(path: Path, *layers: bytes) -> Path:
@@ -88,9 +92,10 @@ def test_nothing_but_the_tree_is_left(tmp_path: Path) -> None:
         (0o500, 0o500, 0o700),
         (0o555, 0o555, 0o755),
         (0o644, 0o644, 0o744),
-        (0o4755, 0o4755, 0o4755),
+        (0o4755, 0o4755 & KEPT, 0o4755),
+        (0o6711, 0o6711 & KEPT, 0o6711),
         (0o1777, 0o1777, 0o1777),
-        (0o2070, 0o2570, 0o2770),
+        (0o2070, 0o2570 & KEPT, 0o2770),
     ],
 )
 def test_owner_bits_are_widened_and_no_others(
@@ -102,6 +107,27 @@ def test_owner_bits_are_widened_and_no_others(
     assert stat.S_IMODE((root / "f").stat().st_mode) == kept
     assert stat.S_IMODE((root / "d").stat().st_mode) == of_directory
     assert listing(root) == ["d", "d/in", "d/later", "f"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "mode", "of_user", "of_root"),
+    [
+        (stat.S_IFREG, 0o4755, 0o755, 0o4755),
+        (stat.S_IFREG, 0o2755, 0o755, 0o2755),
+        (stat.S_IFREG, 0o7600, 0o1600, 0o7600),
+        (stat.S_IFREG, 0o6011, 0o511, 0o6511),
+        (stat.S_IFIFO, 0o6622, 0o622, 0o6622),
+        (stat.S_IFDIR, 0o2775, 0o2775, 0o2775),
+        (stat.S_IFDIR, 0o4000, 0o4700, 0o4700),
+    ],
+)
+def test_only_root_keeps_files_that_lend_an_identity(
+    kind: int, mode: int, of_user: int, of_root: int
+) -> None:
+    """Source: squashfs-tools 4.5 as an ordinary user; there directories lose the bits as well."""
+    node = Node(kind, mode)
+    assert kept_mode(node, as_root=False) == of_user
+    assert kept_mode(node, as_root=True) == of_root
 
 
 def test_only_user_attributes_are_set(tmp_path: Path) -> None:

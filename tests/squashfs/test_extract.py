@@ -32,6 +32,7 @@ def widened(facts: Facts) -> Facts:
         if kind == "directory":
             bits |= 0o700
         elif kind != "link":
+            bits &= 0o7777 if os.geteuid() == 0 else 0o1777
             bits |= 0o500 if bits & 0o111 else 0o400
         changed[path] = (kind, oct(bits), *rest)
     return changed

@@ -247,7 +247,7 @@ def place(
             finally:
                 os.close(source)
         elif member.isfifo():
-            os.mkfifo(name, stat.S_IMODE(member.mode), dir_fd=parent)
+            os.mkfifo(name, kept_mode(member), dir_fd=parent)
         elif member.isreg():
             write_file(archive, member, parent, name)
     finally:
@@ -269,8 +269,14 @@ def write_file(archive: tarfile.TarFile, member: tarfile.TarInfo, parent: int, n
                     os.setxattr(fd, key[len("SCHILY.xattr."):], os.fsencode(value))  # fmt: skip
                 except OSError:
                     pass  # a file system without user attributes: the file is good all the same
-        os.fchmod(fd, stat.S_IMODE(member.mode) | 0o400)
+        os.fchmod(fd, kept_mode(member) | 0o400)
         os.utime(fd, (member.mtime, member.mtime))
+
+
+def kept_mode(member: tarfile.TarInfo) -> int:
+    """Return a file's permissions: an ordinary user's lend his identity to nobody."""
+    mode = stat.S_IMODE(member.mode)
+    return mode if os.geteuid() == 0 else mode & ~(stat.S_ISUID | stat.S_ISGID)
 
 
 def parent_folder(rootfs: str, path: str) -> tuple[int, str]:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from enroot_py import log
 from enroot_py.layers.directory import set_directory_metadata, set_xattrs
-from enroot_py.layers.entry import Node, widened_mode
+from enroot_py.layers.entry import Node, kept_mode
 from enroot_py.squashfs.file_content import FRAGMENT_SHIFT, FileBlocks, split_blocks
 from enroot_py.squashfs.output import write_all
 from enroot_py.squashfs.reading.workers import run_portions
@@ -191,13 +191,13 @@ class _Extraction:
             os.symlink(node.target, name, dir_fd=folder)
             os.utime(name, (node.mtime, node.mtime), dir_fd=folder, follow_symlinks=False)
         elif kind in (stat.S_IFIFO, stat.S_IFSOCK):
-            os.mknod(name, kind | widened_mode(node), dir_fd=folder)
+            os.mknod(name, kind | kept_mode(node, as_root=os.geteuid() == 0), dir_fd=folder)
             os.utime(name, (node.mtime, node.mtime), dir_fd=folder)
         else:
             log.warn_once("device", "Device nodes of the image are left out")
 
     def _make_file(self, node: Node, name: bytes, folder: int) -> None:
-        mode = widened_mode(node)
+        mode = kept_mode(node, as_root=os.geteuid() == 0)
         # Writing takes set-user-ID away again, and attributes can only be set on what its owner
         # may write to: then the mode comes last.
         late = mode & _SPECIAL_BITS or node.xattrs
