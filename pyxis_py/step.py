@@ -256,15 +256,21 @@ def _print_message(level: str, text: str) -> None:
     os.write(2, f"[{level}] {text}\n".encode("utf-8", "replace"))
 
 
+def memory_program(name: str, program: bytes) -> int:
+    """Return a close-on-exec descriptor of a program in memory."""
+    try:
+        fd = os.memfd_create(name, _MFD_EXEC | _CLOEXEC)
+    except OSError:  # kernels before 6.3 know no such flag, and need none
+        fd = os.memfd_create(name, _CLOEXEC)
+    os.write(fd, program)
+    return fd
+
+
 def _place_pause_program(fault_fd: int) -> None:
     """Put the pause program at descriptor 3, which the container inherits."""
     if fault_fd == _PAUSE_FD:
         raise UsageError("Descriptor 3 is in use")
-    try:
-        fd = os.memfd_create("pause", _MFD_EXEC | _CLOEXEC)
-    except OSError:  # kernels before 6.3 know no such flag, and need none
-        fd = os.memfd_create("pause", _CLOEXEC)
-    os.write(fd, pause_program(os.uname().machine))
+    fd = memory_program("pause", pause_program(os.uname().machine))
     if fd == _PAUSE_FD:
         os.set_inheritable(fd, True)
     else:

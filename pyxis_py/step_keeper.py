@@ -171,6 +171,8 @@ def _serve_start(data: bytes, log: Log) -> None:
     _write_answer(encode_answer(answer))
     if started is not None:
         _keep(started, line_fd, joins)
+        if request.records.first("linger"):
+            _linger()
     else:
         os.write(LINE_FD, b"\0")
 
@@ -186,6 +188,31 @@ def _keep(started: Started, line_fd: int, joins: int) -> None:
     except OSError:
         pass  # whoever waited is gone, and so is the step
     stop_container(started)
+
+
+def _linger() -> None:
+    """Stay until the line's end, in a program of one page instead of an interpreter.
+
+    slurmstepd reaps this process. If one that is no task ends before a task does, slurmstepd sleeps
+    for 100 ms before it looks again (Slurm 22.05, slurmstepd/mgr.c: _wait_for_all_tasks).
+    """
+    import _signal  # type: ignore[import-not-found]  # `signal` itself imports enum
+
+    from pyxis_py.pause import waiting_program
+    from pyxis_py.step import memory_program
+
+    for number in _signal.valid_signals() - {_signal.SIGKILL, _signal.SIGSTOP}:
+        _signal.signal(number, _signal.SIG_IGN)
+    try:
+        fd = memory_program("keeper", waiting_program(os.uname().machine))
+        os.set_inheritable(LINE_FD, True)
+        os.closerange(0, LINE_FD)
+        os.closerange(LINE_FD + 1, fd)
+        os.closerange(fd + 1, 1 << 20)
+        os.execve(f"/proc/self/fd/{fd}", ["pyxis-keeper"], {})
+    except OSError:
+        # Where memory may not be executed nothing would have started either.
+        return
 
 
 def _write_answer(data: bytes) -> None:

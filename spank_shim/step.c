@@ -41,7 +41,7 @@ static struct {
 	struct meeting *meeting;
 	int answer_fd;
 	int log_fd;
-	int line_fd;	/* our end of the line to the keeper */
+	int line_fd;	/* our end of the line to the keeper; slurmstepd's until all tasks ended */
 	int keeper_fd;	/* the keeper's */
 } step = { .answer_fd = -1, .log_fd = -1, .line_fd = -1, .keeper_fd = -1 };
 
@@ -145,13 +145,11 @@ static void await_orphans(void)
 	}
 }
 
-/* All tasks are copies of slurmstepd by now: it need not hold the line, whose end tells of theirs. */
+/* All tasks are copies of slurmstepd by now, and one of them starts the keeper. */
 int step_task_post_fork(void)
 {
-	if (step.enabled && ++step.forked >= step.local_tasks) {
-		close_and_forget(&step.line_fd);
+	if (step.enabled && ++step.forked >= step.local_tasks)
 		close_and_forget(&step.keeper_fd);
-	}
 	return 0;
 }
 
@@ -213,6 +211,7 @@ static void start_container(spank_t spank, int count, char **words)
 	};
 
 	add_facts(&request, count, words);
+	request_add(&request, "linger", "1");
 	add_script(&request, spank);
 	options_add(&request);
 	add_environment(&request, spank);
@@ -312,6 +311,8 @@ int step_task_exit(spank_t spank, int count, char **words)
 	if (!step.enabled || step.meeting == NULL ||
 	    !meeting_end(step.meeting, step.local_tasks))
 		return 0;
+	/* Tells the keeper to end, which lingers so that its end does not come before a task's. */
+	close_and_forget(&step.line_fd);
 	await_orphans();
 	if (answer_read(&answer, step.answer_fd) != NULL)
 		return 0;

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,7 +19,7 @@ from enroot_py import EnrootError
 from pyxis_py.job import JobFacts
 from pyxis_py.keeper_process import KeeperProcess, ask, encode_request
 from pyxis_py.options import OPTIONS
-from pyxis_py.pause import pause_program
+from pyxis_py.pause import pause_program, waiting_program
 from pyxis_py.records import Answer, decode_answer
 from tests.slurm.images import make_image
 
@@ -40,7 +40,10 @@ def facts(environ: dict[str, str], **more: object) -> JobFacts:
 
 
 def start(
-    folder: Path, *options: tuple[str, str], words: tuple[str, ...] = ()
+    folder: Path,
+    *options: tuple[str, str],
+    words: tuple[str, ...] = (),
+    extra: tuple[tuple[str, str], ...] = (),
 ) -> tuple[KeeperProcess, socket.socket, Answer]:
     folder.chmod(0o700)
     environ = {"XDG_RUNTIME_DIR": str(folder), "HOME": str(folder), "XDG_DATA_HOME": str(folder)}
@@ -48,7 +51,7 @@ def start(
     ours, keepers = socket.socketpair()
     keeper = KeeperProcess(
         "start",
-        encode_request(facts(environ, cwd=str(folder)), words=words, options=given),
+        encode_request(facts(environ, cwd=str(folder)), words=words, options=given, extra=extra),
         line_fd=keepers.fileno(),
     )
     keepers.close()
@@ -83,11 +86,12 @@ def test_the_pause_program_stops_and_then_waits() -> None:
     os.waitpid(pid, 0)
 
 
+@pytest.mark.parametrize("make", [pause_program, waiting_program])
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64", "ppc64le"])
-def test_the_pause_program_is_an_executable_of_its_machine(machine: str, tmp_path: Path) -> None:
-    path = tmp_path / "pause"
-    path.write_bytes(pause_program(machine))
-    data = path.read_bytes()
+def test_the_programs_are_executables_of_their_machine(
+    machine: str, make: Callable[[str], bytes]
+) -> None:
+    data = make(machine)
     numbers = {"x86_64": 62, "aarch64": 183, "ppc64le": 21}
     assert data[:6] == b"\x7fELF\x02\x01"
     assert int.from_bytes(data[18:20], "little") == numbers[machine]
@@ -115,6 +119,34 @@ def test_a_container_is_kept_until_the_tasks_have_joined(tmp_path: Path, how: st
         line.close()
     keeper.wait()
     assert ends(answer.pid)
+
+
+def await_program(pid: int, name: bytes) -> None:
+    deadline = time.monotonic() + 10
+    while not Path(f"/proc/{pid}/cmdline").read_bytes().startswith(name):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.mark.kernel
+def test_a_keeper_lingers_in_a_page_of_memory_until_the_tasks_have_ended(tmp_path: Path) -> None:
+    image = make_image(tmp_path / "image.sqsh")
+    keeper, line, answer = start(
+        tmp_path, ("container-image", str(image)), extra=(("linger", "1"),)
+    )
+    line.send(b"\0")
+    await_program(keeper.pid, b"pyxis-keeper")
+    assert ends(answer.pid)
+    # A signal to the whole step is for the tasks.
+    os.kill(keeper.pid, signal.SIGTERM)
+    os.kill(keeper.pid, signal.SIGUSR1)
+    time.sleep(0.1)
+    assert exists(keeper.pid)
+    memory = Path(f"/proc/{keeper.pid}/statm").read_text().split()
+    assert int(memory[1]) * os.sysconf("SC_PAGE_SIZE") < 1 << 18
+    assert os.listdir(f"/proc/{keeper.pid}/fd") == ["5"]
+    line.close()
+    keeper.wait()
 
 
 @pytest.mark.kernel
