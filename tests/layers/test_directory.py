@@ -17,7 +17,6 @@ from enroot_py.layers.merge import LayerMerger
 from tests.layers import archives
 from tests.layers.archives import archive, directory, file, hard_link, header, pax, symlink
 
-
 KEPT = 0o7777 if os.geteuid() == 0 else 0o1777
 """Bits of a file's mode that this user's extraction may keep."""
 
