@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import os
 
-from enroot_py import EnrootError, NotFoundError, PlatformError, RegistryError, load_settings
-from pyxis_py.plan import PIN, URI, locate_image
+from enroot_py import (
+    EnrootError,
+    NotFoundError,
+    PlatformError,
+    RegistryError,
+    UsageError,
+    load_settings,
+)
+from pyxis_py.plan import PIN, URI, add_pin, locate_image
 from pyxis_py.request import Request, ignored_lines
 from pyxis_py.runtime_folder import make_base, make_user_folder
 
@@ -28,6 +35,27 @@ def submit(request: Request) -> Outcome:
 
     What only the nodes can know (files, containers) is not checked here.
     """
+    pairs, failed = _check(request)
+    if request.records.first("context") == "srun" and ":" in request.records.all("command"):
+        pairs += _groups(request)
+    return pairs, failed
+
+
+def _groups(request: Request) -> list[tuple[str, str]]:
+    """Say which component of a heterogeneous step goes where, if that can be known."""
+    from pyxis_py.components import GROUPS, find_groups
+    from pyxis_py.launchers.srun import read_options, split_components
+
+    words = request.records.all("command")[1:]
+    try:
+        components = split_components(words, read_options("srun"))
+        groups = find_groups(components, request.job.environ)
+    except UsageError:
+        return []  # an option of srun's that only srun knows: components must be alike then
+    return [("setenv", f"{GROUPS}={groups}")] if groups else []
+
+
+def _check(request: Request) -> Outcome:
     arguments = request.arguments
     if not arguments.enabled:
         return [("log", line) for line in ignored_lines(arguments)], []
@@ -57,7 +85,8 @@ def _resolve(request: Request, uri: str) -> Outcome:
         # The nodes may reach a registry, or have credentials, that this host has not.
         line = f"the digest of {request.arguments.image} is not known here: {error}"
         return [("log" if request.arguments.digest == "print" else "info", line)], []
-    pairs = [("setenv", f"{PIN}={request.arguments.image} {found}")]
+    pinned = add_pin(request.job.environ.get(PIN, ""), request.arguments.image, found)
+    pairs = [("setenv", f"{PIN}={pinned}")]
     if request.arguments.digest == "print":
         pairs.append(("log", f"{request.arguments.image} is {found}"))
     return pairs, []

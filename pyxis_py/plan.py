@@ -28,8 +28,11 @@ start that; start straight from the image, which leaves nothing behind."""
 NO_IMAGE, FILE, URI, IMPORTER = "", "file", "uri", "importer"
 """Where the image comes from: none is needed; a squashfs file; enroot's import; another program."""
 
-PIN = "PYXIS_PINNED_IMAGE"
-"""Variable that carries "IMAGE DIGEST" from the submission to the nodes."""
+PIN = "SLURM_PYXIS_PINNED_IMAGE"
+"""Variable that carries "IMAGE DIGEST …" from the submission to the nodes; a name that begins with
+SLURM gets there whatever --export says."""
+
+_MOST_PINS = 16
 
 _SUFFIXES = (".sqsh", ".squashfs")
 _SCRIPT_OPTIONS = ("x-create=file", "bind", "ro", "nosuid", "nodev", "private")
@@ -204,10 +207,23 @@ def locate_image(arguments: Arguments, config: PluginConfig, job: JobFacts) -> t
         )
     uri = image if "://" in image else f"docker://{image}"
     uri = pin_image(uri, arguments.digest if arguments.digest != "print" else "")
-    pinned, _, digest = job.environ.get(PIN, "").partition(" ")
-    if digest.startswith("sha256:") and pinned == image:
+    digest = _pins(job.environ.get(PIN, "")).get(image, "")
+    if digest.startswith("sha256:"):
         uri = pin_image(uri, digest)
     return (IMPORTER if config.importer else URI), uri
+
+
+def _pins(text: str) -> dict[str, str]:
+    words = text.split(" ")
+    return dict(zip(words[::2], words[1::2], strict=False))
+
+
+def add_pin(text: str, image: str, digest: str) -> str:
+    """Return the value of PIN with one image more: components of a step share one environment."""
+    pins = _pins(text)
+    pins.pop(image, "")
+    pins[image] = digest
+    return " ".join(f"{name} {found}" for name, found in list(pins.items())[-_MOST_PINS:])
 
 
 def pin_image(uri: str, digest: str) -> str:

@@ -45,8 +45,7 @@ class Request:
         self.records: Records = decode_records(data)
         self.config = parse_plugin_config(self.records.all("word"))
         self.job = _job_facts(self.records)
-        given = [_raw_value(text) for text in self.records.all("option")]
-        given = expand_repeated(given, self.job.environ)
+        given = _given_flags(self.records, self.job)
         self.arguments = parse_arguments(given, self.job.environ)
         self.overrides: tuple[tuple[str, str], ...] = ()
         self.annotations: dict[str, str] = {}
@@ -94,6 +93,17 @@ def _job_facts(records: Records) -> JobFacts:
     )
 
 
+def _given_flags(records: Records, job: JobFacts) -> list[RawValue]:
+    texts = records.all("option")
+    if "SLURM_PYXIS_COMPONENT_0" in job.environ and job.job:
+        from pyxis_py.components import component_flags
+
+        own = component_flags(job.environ, job.job)
+        if own is not None:
+            return [_raw_value(text) for text in own]
+    return expand_repeated([_raw_value(text) for text in texts], job.environ)
+
+
 def _raw_value(text: str) -> RawValue:
     number, _, argument = text.partition("=")
     if not number.isdecimal() or int(number) >= len(OPTIONS):
@@ -108,11 +118,11 @@ def expand_repeated(given: list[RawValue], environ: Mapping[str, str]) -> list[R
     """Return flags with the values that Slurm has dropped.
 
     Slurm hands a node the last value of a flag only; the plugin keeps all values of one that was
-    given more than once in PYXIS_REPEATED_NUMBER (spank_shim/options.c, options_keep_repeated).
+    given more than once in SLURM_PYXIS_REPEATED_NUMBER (spank_shim/options.c).
     """
     expanded = []
     for value in given:
-        kept = environ.get(f"PYXIS_REPEATED_{OPTIONS.index(value.option)}", "").split("\036")
+        kept = environ.get(f"SLURM_PYXIS_REPEATED_{OPTIONS.index(value.option)}", "").split("\036")
         alone = sum(other.option is value.option for other in given) == 1
         if alone and kept[-1] == value.argument:
             expanded += [RawValue(value.option, text) for text in kept]

@@ -15,8 +15,25 @@ struct given {
 static struct given *first;
 static struct given **last = &first;
 
-/* Those of the component before this one, in a heterogeneous step or job. */
-static struct given *earlier;
+/* The flags of each component of a heterogeneous step, as text; Slurm takes no more of them. */
+#define COMPONENTS 128
+static struct {
+	char *flags[COMPONENTS];
+	size_t count;
+	bool differ;
+} components;
+
+/*
+ * What Slurm drops goes to the nodes in the environment: a name that begins with SLURM gets there
+ * whatever --export says.
+ */
+#define REPEATED "SLURM_PYXIS_REPEATED_%zu"
+#define COMPONENT "SLURM_PYXIS_COMPONENT_%zu"
+/* Set by the keeper where the nodes can tell the components apart. */
+#define GROUPS "SLURM_PYXIS_GROUPS"
+
+/* Stands between values: none has it. */
+#define SEPARATOR "\036"
 
 static bool is_recorded(int number)
 {
@@ -114,42 +131,60 @@ void options_add(struct request *request)
 	}
 }
 
-/* All values of one flag with a separator that no value has; NULL if there are not several. */
+/* Add a further value to a text of several; on failure the text is freed and NULL. */
+static char *append(char *text, const char *before, const char *value)
+{
+	char *longer = NULL;
+
+	if (asprintf(&longer, "%s%s%s%s", text ? text : "", text ? SEPARATOR : "", before,
+		     value) < 0)
+		longer = NULL;
+	free(text);
+	return longer;
+}
+
+/* All values of one flag; NULL if there are not several. */
 static char *join_values(int number, bool *failed)
 {
 	char *joined = NULL;
 	int count = 0;
 
-	for (const struct given *given = first; given != NULL; given = given->next) {
-		char *longer = NULL;
-
+	for (const struct given *given = first; given != NULL && !*failed; given = given->next) {
 		if (given->number != number)
 			continue;
-		if (asprintf(&longer, "%s%s%s", joined ? joined : "", joined ? "\036" : "",
-			     given->value) < 0) {
-			*failed = true;
-			break;
-		}
-		free(joined);
-		joined = longer;
+		joined = append(joined, "", given->value);
+		*failed = joined == NULL;
 		++count;
 	}
-	if (count > 1 && !*failed)
+	if (count > 1)
 		return joined;
 	free(joined);
 	return NULL;
+}
+
+/* A job's environment may hold what was given for the step that this one is started from. */
+static void forget_components(void)
+{
+	char name[48];
+
+	(void)unsetenv(GROUPS);
+	for (size_t i = 0; i < COMPONENTS; ++i) {
+		(void)snprintf(name, sizeof(name), COMPONENT, i);
+		(void)unsetenv(name);
+	}
 }
 
 int options_keep_repeated(void)
 {
 	bool failed = false;
 
+	if (components.count == 0)
+		forget_components();
 	for (size_t i = 0; i < OPTIONS; ++i) {
-		char name[40];
+		char name[48];
 		AUTO_FREE char *joined = table[i].has_arg ? join_values((int)i, &failed) : NULL;
 
-		(void)snprintf(name, sizeof(name), "PYXIS_REPEATED_%zu", i);
-		/* A job's environment may hold what was given at sbatch: it is not this step's. */
+		(void)snprintf(name, sizeof(name), REPEATED, i);
 		if (joined == NULL)
 			(void)unsetenv(name);
 		else if (setenv(name, joined, 1) < 0)
@@ -169,29 +204,60 @@ static void free_list(struct given *list)
 	}
 }
 
+/* All flags of a component as one text, "" if it has none; NULL if memory ran out. */
+static char *encode_component(void)
+{
+	char *text = NULL;
+
+	if (first == NULL)
+		return strdup("");
+	for (const struct given *given = first; given != NULL; given = given->next) {
+		char number[16];
+
+		(void)snprintf(number, sizeof(number), "%d=", given->number);
+		text = append(text, number, given->value);
+		if (text == NULL)
+			return NULL;
+	}
+	return text;
+}
+
+static bool keep_components(void)
+{
+	char name[48];
+
+	if (getenv(GROUPS) == NULL)
+		return false;
+	for (size_t i = 0; i < components.count; ++i) {
+		(void)snprintf(name, sizeof(name), COMPONENT, i);
+		if (setenv(name, components.flags[i], 1) < 0)
+			return false;
+	}
+	return true;
+}
+
 bool options_next_component(void)
 {
-	static bool is_first = true;
-	const struct given *a = first, *b = earlier;
-	bool same = true;
+	size_t count = components.count;
+	char *flags = count < COMPONENTS ? encode_component() : NULL;
 
-	while (a != NULL && b != NULL && a->number == b->number && strcmp(a->value, b->value) == 0) {
-		a = a->next;
-		b = b->next;
-	}
-	same = is_first || (a == NULL && b == NULL);
-	is_first = false;
-	free_list(earlier);
-	earlier = first;
+	free_list(first);
 	first = NULL;
 	last = &first;
-	return same;
+	if (flags == NULL)
+		return false;
+	components.flags[components.count++] = flags;
+	if (count > 0 && strcmp(flags, components.flags[count - 1]) != 0)
+		components.differ = true;
+	return !components.differ || keep_components();
 }
 
 void options_free(void)
 {
 	free_list(first);
-	free_list(earlier);
-	first = earlier = NULL;
+	first = NULL;
 	last = &first;
+	while (components.count > 0)
+		free(components.flags[--components.count]);
+	components.differ = false;
 }

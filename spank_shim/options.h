@@ -23,8 +23,9 @@ void options_add(struct request *request);
 int options_keep_repeated(void);
 
 /*
- * Begin with the flags of a further component of a heterogeneous step or job. Returns whether those
- * just ended had the same flags as the one before: Slurm hands the flags of plugins to all alike.
+ * Begin with the flags of a further component of a heterogeneous step or job: Slurm hands the flags
+ * of plugins to all alike. Returns whether the components so far have the same flags, or have theirs
+ * in the environment, where the nodes find them.
  */
 bool options_next_component(void);
 

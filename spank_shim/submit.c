@@ -2,6 +2,7 @@
 #include "step.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,6 +36,20 @@ static int set_variables(const struct answer *answer)
 	return 0;
 }
 
+/* The words of srun's own command line: they say which component goes where. */
+static void add_command_line(struct request *request)
+{
+	FILE *file = fopen("/proc/self/cmdline", "re");
+	char *word = NULL;
+	size_t size = 0;
+
+	while (file != NULL && getdelim(&word, &size, '\0', file) > 0)
+		request_add(request, "command", word);
+	free(word);
+	if (file != NULL)
+		(void)fclose(file);
+}
+
 static int submit(spank_t spank, int count, char **words)
 {
 	AUTO_REQUEST struct request request = { 0 };
@@ -57,6 +72,7 @@ static int submit(spank_t spank, int count, char **words)
 		request_add(&request, "word", words[i]);
 	options_add(&request);
 	request_add(&request, "context", program_invocation_short_name);
+	add_command_line(&request);
 	request_add_all(&request, "env", environ);
 	if (keeper_ask(&call, SUBMIT_SECONDS, &answer) < 0)
 		return -1;

@@ -2,8 +2,9 @@
  * Plays Slurm's part: calls the plugin's hooks in the order and the processes in which srun,
  * slurmd and slurmstepd call them, with a job environment of its own.
  *
- *     play local|step|slurmd|epilog TASKS [--NUMBER=VALUE]... [WORD]...
+ *     play local|step|slurmd|epilog TASKS [--NUMBER=VALUE]... [::NUMBER=VALUE]... [WORD]...
  *
+ * Flags that begin with two colons are those of a step's second component; "::" alone is one of none.
  * NUMBER is a flag's in options_table.h, WORD stands behind the plugin in plugstack.conf. A task that
  * was let in prints its variables and its namespaces in place of executing a command.
  */
@@ -11,6 +12,7 @@
 #include <slurm/slurm.h>
 #include <slurm/spank.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -228,30 +230,32 @@ static int run_step(spank_t spank, int count, char **words)
 	return WIFEXITED(worst) ? WEXITSTATUS(worst) : 1;
 }
 
-static void give_flags(int *count, char **words)
+/* Give the flags that begin with `mark`, and take them out; returns whether there were any. */
+static bool give_flags(int *count, char **words, const char *mark)
 {
-	int kept = 0;
+	int kept = 0, given = *count;
 
 	for (int i = 0; i < *count; ++i) {
 		char *value = strchr(words[i], '=');
 
-		if (strncmp(words[i], "--", 2) != 0 || value == NULL) {
+		if (strncmp(words[i], mark, 2) != 0) {
 			words[kept++] = words[i];
 			continue;
 		}
-		for (int j = 0; j < registered_count; ++j)
+		for (int j = 0; value != NULL && j < registered_count; ++j)
 			if (registered[j]->val == atoi(words[i] + 2))
 				(void)registered[j]->cb(registered[j]->val, value + 1,
 							context == S_CTX_REMOTE);
 	}
 	*count = kept;
+	return kept < given;
 }
 
 int main(int argc, char **argv)
 {
 	struct spank_handle handle = { 0 };
 	const char *what = argc > 2 ? argv[1] : "";
-	int count = argc - 3, outcome;
+	int count = argc - 3, plain, outcome;
 	char **words = argv + 3;
 
 	tasks = argc > 2 ? atoi(argv[2]) : 0;
@@ -263,15 +267,19 @@ int main(int argc, char **argv)
 	if (strcmp(what, "epilog") == 0)
 		return slurm_spank_job_epilog(&handle, count, words) == 0 ? 0 : 1;
 	outcome = slurm_spank_init(&handle, count, words);
-	give_flags(&count, words);
+	(void)give_flags(&count, words, "--");
+	for (plain = 0; plain < count && strncmp(words[plain], "::", 2) == 0; ++plain)
+		;
 	if (outcome == 0)
+		outcome = slurm_spank_init_post_opt(&handle, count - plain, words + plain);
+	if (outcome == 0 && give_flags(&count, words, "::"))
 		outcome = slurm_spank_init_post_opt(&handle, count, words);
 	if (outcome == 0 && context == S_CTX_REMOTE)
 		outcome = run_step(&handle, count, words);
 	(void)slurm_spank_exit(&handle, count, words);
 	if (context == S_CTX_LOCAL)
 		for (char **name = environ; *name != NULL; ++name)
-			if (strncmp(*name, "PLAY_", 5) == 0)
+			if (strncmp(*name, "PLAY_", 5) == 0 || strncmp(*name, "SLURM_PYXIS_COMPONENT", 21) == 0)
 				(void)dprintf(STDOUT_FILENO, "%s\n", *name);
 	return outcome == 0 ? 0 : 1;
 }

@@ -19,6 +19,7 @@ from pyxis_py.plan import (
     PIN,
     REUSE,
     URI,
+    add_pin,
     belongs_to_job,
     container_name,
     locate_image,
@@ -160,6 +161,13 @@ def test_the_digest_that_was_found_at_submission_counts_for_its_image_alone() ->
     job = JOB._replace(environ={PIN: f"ubuntu {DIGEST}"})
     assert locate_image(Arguments(image="ubuntu"), SITE, job)[1] == f"docker://ubuntu@{DIGEST}"
     assert locate_image(Arguments(image="debian"), SITE, job)[1] == "docker://debian"
+    both = JOB._replace(environ={PIN: add_pin(f"ubuntu {DIGEST}", "debian", "sha256:" + "b" * 64)})
+    assert locate_image(Arguments(image="ubuntu"), SITE, both)[1] == f"docker://ubuntu@{DIGEST}"
+    assert locate_image(Arguments(image="debian"), SITE, both)[1].endswith("b" * 64)
+    many = ""
+    for number in range(40):
+        many = add_pin(many, f"image{number}", DIGEST)
+    assert (len(many.split()), many.split()[-2]) == (32, "image39")
     hostile = JOB._replace(environ={PIN: "ubuntu ../../x"})
     assert locate_image(Arguments(image="ubuntu"), SITE, hostile)[1] == "docker://ubuntu"
 

@@ -10,7 +10,7 @@ from pyxis_py.request import expand_repeated
 
 MOUNTS, ENV = find_option("container-mounts"), find_option("container-env")
 assert MOUNTS is not None and ENV is not None
-KEPT = {f"PYXIS_REPEATED_{OPTIONS.index(MOUNTS)}": "/a:/a\x1e/b:/b"}
+KEPT = {f"SLURM_PYXIS_REPEATED_{OPTIONS.index(MOUNTS)}": "/a:/a\x1e/b:/b"}
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,8 @@ class Case:
         status: the exit status wanted; -1 for any but 0.
         environ: the job's variables.
         lacking: a regular expression that no line of the output may match.
-        setup: a shell command on the node before.
+        setup: a shell command of the user's before.
+        after: another one afterwards; what it prints counts as the step's output.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Case:
     environ: dict[str, str] = field(default_factory=dict)
     lacking: str = ""
     setup: str = ""
+    after: str = ""
 
 
 def ok(name: str, *flags: str, run: str, out: str = "", **more: object) -> Case:
@@ -217,6 +219,91 @@ TASKS = [
     ok("shared memory", "-n2", "-N1", run="echo $SLURM_PROCID > /dev/shm/pyxis-$SLURM_JOB_ID-$SLURM_PROCID; sleep 0.5; ls /dev/shm/pyxis-$SLURM_JOB_ID-* | wc -l; sleep 0.5; rm -f /dev/shm/pyxis-$SLURM_JOB_ID-$SLURM_PROCID", out="^2$"),
 ]  # fmt: skip
 
+SAVING = [
+    ok("an image of the container", "--container-writable", "--container-save={shared}/row1.sqsh", run="touch /added", after="unsquashfs -lc {shared}/row1.sqsh | grep added", out="/added$"),
+    ok("a relative path counts from the job's folder", "--container-save=./row2.sqsh", run="true", after="head -c4 {shared}/row2.sqsh", out="hsqs"),
+    ok("in place of a file that is there", "--container-save={shared}/row3.sqsh", run="true", setup="echo old > {shared}/row3.sqsh", after="head -c4 {shared}/row3.sqsh", out="hsqs"),
+    ok("of a step that failed", "--container-writable", "--container-save={shared}/row4.sqsh", run="touch /added; exit 3", status=3, after="unsquashfs -lc {shared}/row4.sqsh | grep added", out="/added$"),
+    ok("of a read-only container", "--container-readonly", "--container-save={shared}/row5.sqsh", run="true", after="head -c4 {shared}/row5.sqsh", out="hsqs"),
+    ok("by its variable", run="true", environ={"PYXIS_CONTAINER_SAVE": "{shared}/row6.sqsh"}, after="head -c4 {shared}/row6.sqsh", out="hsqs"),
+    ok("the flag wins over the variable", "--container-save={shared}/row7.sqsh", run="true", environ={"PYXIS_CONTAINER_SAVE": "{shared}/never.sqsh"}, after="ls {shared}", out="^row7.sqsh$", lacking="never.sqsh$"),
+    ok("to a folder that is not there", "--container-save={shared}/nosuch/x.sqsh", run="echo ran", out="^ran$", err="cannot save.*nosuch"),
+    ok("where the user may not write", "--container-save=/etc/x.sqsh", run="echo ran", out="^ran$", err="cannot save.*/etc"),
+    refused("to a folder", IMAGE, "--container-save={shared}/", err="a folder"),
+    refused("no value", IMAGE, "--container-save=", err="container-save"),
+    refused("two paths", IMAGE, "--container-save=/tmp/a", "--container-save=/tmp/b", err="more than once"),
+]  # fmt: skip
+
+NAMES = [
+    refused("exec of what is not there", "--container-name=absent:exec", err="not running"),
+    refused("exec, though an image is given", IMAGE, "--container-name=absent:exec", err="not running"),
+    refused("create without an image", "--container-name=absent:create", err="no such container"),
+    refused("a slash", IMAGE, "--container-name=/tmp/x", err="not a container name"),
+    refused("no name before the mode", IMAGE, "--container-name=:exec", err="name is empty"),
+    refused("an unknown mode", IMAGE, "--container-name=x:attach", err="unknown mode 'attach'"),
+    refused("longer than a file's name", IMAGE, "--container-name=" + "a" * 300, err="not a container name"),
+    refused("two names", IMAGE, "--container-name=a", "--container-name=b", err="more than once"),
+    refused("by its variable", err="variable1: there is no such container", environ={"PYXIS_CONTAINER_NAME": "variable1"}),
+    refused("the flag wins over the variable", "--container-name=flag1", err="flag1: there is no such container", environ={"PYXIS_CONTAINER_NAME": "variable1"}),
+]  # fmt: skip
+
+TOGETHER = [
+    ok("home of a remapped root", "--container-mount-home", "--container-remap-root", run="grep -c ' /root ' /proc/self/mountinfo", out="^[1-9]"),
+    ok("a later mount lies over an earlier one", "--container-mounts=/etc:/m,/usr:/m", run="test -d /m/bin && echo yes", out="^yes$"),
+    ok("a mount inside a mount", "--container-mounts=tmpfs:/t,/etc:/t/etc", run="touch /t/x; test -e /t/etc/debian_version && echo yes", out="^yes$"),
+    ok("propagation and more", "--container-mounts=/usr:/m:ro+nosuid+nodev+rprivate", run="grep ' /m ' /proc/self/mountinfo", out="ro,nosuid,nodev[^-]* - ", lacking="shared:|master:"),
+    Case("what the user may not read", (IMAGE, "--container-mounts=/etc/shadow:/s"), ("cat", "/s"), err="denied", status=-1),
+    Case("nor as root inside", (IMAGE, "--container-remap-root", "--container-mounts=/etc/shadow:/s"), ("cat", "/s"), err="denied", status=-1),
+    ok("readonly wins over writable's variable", "--container-readonly", run="touch /new || echo refused", out="^refused$", environ={"PYXIS_CONTAINER_WRITABLE": "1"}),
+    ok("readonly=0 is writable", run="touch /new && echo yes", out="^yes$", environ={"PYXIS_CONTAINER_READONLY": "0"}),
+    ok("enroot's own variable", run="touch /new && echo yes", out="^yes$", environ={"ENROOT_ROOTFS_WRITABLE": "y"}),
+    ok("the flag wins over enroot's variable", "--container-readonly", run="touch /new || echo refused", out="^refused$", environ={"ENROOT_ROOTFS_WRITABLE": "y"}),
+    ok("the flag wins over env's variable", "--container-env=IN_IMAGE", run="echo $WHOSE $IN_IMAGE", out="^image no$", environ={"PYXIS_CONTAINER_ENV": "WHOSE", "WHOSE": "job", "IN_IMAGE": "no"}),
+    ok("the job's PATH", "--container-env=PATH", run="echo $PATH", out="/usr/local/bin:/usr/bin:/bin:/usr/local/sbin"),
+    ok("the entrypoint sees what env names", "--container-entrypoint", "--container-entrypoint-log", "--container-env=WHOSE", "--container-mounts={shared}/entry1:/entry", run="true", err="saw job no", environ={"WHOSE": "job", "FOO": "no"}, setup="printf '#!/bin/sh\necho saw $WHOSE ${{FOO-no}}\nexec \"$@\"\n' > {shared}/entry1; chmod +x {shared}/entry1"),
+    refused("an entrypoint that fails", IMAGE, "--container-entrypoint", "--container-mounts={shared}/entry2:/entry", err="exit code 9", setup="printf '#!/bin/sh\nexit 9\n' > {shared}/entry2; chmod +x {shared}/entry2"),
+    ok("a log of no entrypoint", "--container-entrypoint-log", run="pwd", out="^/srv$", lacking="speaks"),
+    ok("entrypoint-log by its variable", "--container-entrypoint", run="true", err="entrypoint speaks", environ={"PYXIS_CONTAINER_ENTRYPOINT_LOG": "yes"}),
+    ok("no entrypoint wins over the variable", "--no-container-entrypoint", run="pwd", out="^/srv$", environ={"PYXIS_CONTAINER_ENTRYPOINT": "1"}),
+    ok("home by its variable", run="grep -c ' {home} ' /proc/self/mountinfo", out="^[1-9]", environ={"PYXIS_CONTAINER_MOUNT_HOME": "true"}),
+    ok("no home wins over the variable", "--no-container-mount-home", run="grep -c ' {home} ' /proc/self/mountinfo || echo none", out="^none$", environ={"PYXIS_CONTAINER_MOUNT_HOME": "1"}),
+    ok("all tasks in one ipc namespace", "--container-unshare=ipc", "-n3", "-N1", run="readlink /proc/self/ns/ipc > /dev/shm/$SLURM_PROCID; sleep 0.5; cat /dev/shm/[012] | sort | uniq -c", out="^ +3 ipc:"),
+    ok("the flag wins over unshare's variable", "--container-unshare=uts", run="readlink /proc/self/ns/ipc", out="{ipc}", environ={"PYXIS_CONTAINER_UNSHARE": "ipc"}),
+]  # fmt: skip
+
+EXPORTS = [
+    ok("none of the job's variables", "--export=NONE", run="echo ${{FOO-unset}} $IN_IMAGE", out="^unset yes$", environ={"FOO": "bar"}),
+    ok("some of them", "--export=FOO", run="echo $FOO ${{OTHER-unset}}", out="^bar unset$", environ={"FOO": "bar", "OTHER": "x"}),
+    ok("a value", "--export=ALL,NEW=new", run="echo $NEW $FOO", out="^new bar$", environ={"FOO": "bar"}),
+    ok("flags that are given twice", "--export=NONE", "--container-mounts=/etc:/a", "--container-mounts=/usr:/b", run="test -e /a/debian_version && test -d /b/bin && echo yes", out="^yes$"),
+]  # fmt: skip
+
+REFERENCES = [
+    refused("a registry that does not answer", "--container-image=127.0.0.1:1/no/such:1", err="127.0.0.1:1"),
+    refused("an unknown scheme", "--container-image=ftp://host/image:1", err="ftp"),
+    refused("capital letters", "--container-image=127.0.0.1:1/No/Such:1", err="No/Such"),
+    refused("a digest against a digest", "--container-image=127.0.0.1:1/t/x@sha256:" + "0" * 64, "--container-digest=sha256:" + "1" * 64, err="is not the digest of"),
+    refused("a file without its folder", "--container-image=image.sqsh", err="[.]/image.sqsh is the file"),
+    refused("a device", "--container-image=/dev/null", err="/dev/null"),
+    refused("a name of noise", "--container-image=" + "xY9+/" * 400, err="container-image|image|name"),
+]  # fmt: skip
+
+DEFINITIONS = [
+    refused("a mistake in the syntax has its line", "--environment={shared}/e1.toml", err="e1.toml:2", setup="printf '# first\nimage = \n' > {shared}/e1.toml"),
+    refused("a value of the wrong kind", "--environment={shared}/e2.toml", err="e2.toml: image: expected a string", setup="printf 'image=1\n' > {shared}/e2.toml"),
+    refused("a variable that is not set", "--environment={shared}/e3.toml", err="NOWHERE is not set", setup="printf 'image=\"${{NOWHERE}}\"\n' > {shared}/e3.toml"),
+    refused("a base that leads back", "--environment={shared}/e4.toml", err="leads back", setup="printf 'base_environment=\"./e4.toml\"\n' > {shared}/e4.toml"),
+    refused("a name that no folder has", "--environment=nowhere", err="{shared}", environ={"EDF_PATH": "{shared}"}),
+    refused("a mount that is none", "--environment={shared}/e5.toml", err="mounts of the environment file", setup="printf 'image=\"{image}\"\nmounts=[\":/x\"]\n' > {shared}/e5.toml"),
+    Case("a base and what is over it", ("--environment={shared}/e6.toml",), (*SH, "pwd; echo $A$B"), "^base-top$", setup="printf 'image=\"{image}\"\n[env]\nA=\"base-\"\nB=\"base\"\n' > {shared}/e6-base.toml; printf 'base_environment=\"./e6-base.toml\"\n[env]\nB=\"top\"\n' > {shared}/e6.toml"),
+    Case("readonly wins over the file", ("--environment={shared}/e7.toml", "--container-readonly"), ("touch", "/new"), err="Read-only", status=-1, setup="printf 'image=\"{image}\"\nwritable=true\n' > {shared}/e7.toml"),
+    Case("writable in the file", ("--environment={shared}/e8.toml",), (*SH, "touch /new && echo yes"), "^yes$", setup="printf 'image=\"{image}\"\nwritable=true\n' > {shared}/e8.toml"),
+    Case("the entrypoint in the file", ("--environment={shared}/e9.toml",), ("pwd",), "^/opt$", setup="printf 'image=\"{image}\"\nentrypoint=true\n' > {shared}/e9.toml"),
+    Case("the job's variable in a mount", ("--environment={shared}/e10.toml",), (*SH, "test -e /m/debian_version && echo yes"), "^yes$", environ={"PLACE": "/etc"}, setup="printf 'image=\"{image}\"\nmounts=[\"${{PLACE}}:/m\"]\n' > {shared}/e10.toml"),
+    Case("by the variable", (), ("cat", "/etc/mark"), "^image$", environ={"PYXIS_ENVIRONMENT": "{shared}/e11.toml"}, setup="printf 'image=\"{image}\"\n' > {shared}/e11.toml"),
+    Case("the file wins over env's names", ("--environment={shared}/e12.toml", "--container-env=WHOSE"), (*SH, "echo $WHOSE"), "^file$", environ={"WHOSE": "job"}, setup="printf 'image=\"{image}\"\n[env]\nWHOSE=\"file\"\n' > {shared}/e12.toml"),
+]  # fmt: skip
+
 OURS = [
     refused("a time limit that is none", IMAGE, "--container-import-timeout=soon", err="soon"),
     refused("a digest of a file", IMAGE, "--container-digest=sha256:" + "0" * 64, err="digest"),
@@ -231,7 +318,8 @@ OURS = [
 TABLE = {
     "image": IMAGES, "mounts": MOUNTS, "workdir": FOLDERS, "user": WHO, "rootfs": ROOTFS,
     "home": HOME, "entrypoint": ENTRYPOINTS, "env": ENVIRON, "unshare": NAMESPACES,
-    "variables": VARIABLES, "tasks": TASKS, "ours": OURS,
+    "variables": VARIABLES, "tasks": TASKS, "ours": OURS, "saving": SAVING, "names": NAMES,
+    "together": TOGETHER, "exports": EXPORTS, "references": REFERENCES, "definitions": DEFINITIONS,
 }  # fmt: skip
 
 ALL = [(f"{group}: {case.name}", case) for group, cases in TABLE.items() for case in cases]

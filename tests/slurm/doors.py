@@ -54,7 +54,11 @@ def run_case(rig: Rig, door: Door, case: Case) -> subprocess.CompletedProcess[st
     words = [word.format(**known) for word in case.flags]
     command = [word.format(**known) if "{" in word else word for word in case.command]
     environ = {name: value.format(**known) for name, value in case.environ.items()}
-    return rig.run(*door.srun, *words, *command, **environ)
+    done = rig.run(*door.srun, *words, *command, **environ)
+    if case.after:
+        rig.wait_until_idle()  # srun may end before the node is through with the step
+        done.stdout += rig.run("sh", "-c", case.after.format(**known)).stdout
+    return done
 
 
 def run_selected(

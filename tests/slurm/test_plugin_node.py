@@ -151,16 +151,18 @@ def test_signals_reach_the_task_and_the_container_stays(rig: Rig, image: str) ->
     assert_up(rig)
 
 
-def test_components_with_flags_of_their_own_are_refused(rig: Rig, image: str) -> None:
-    words = [
-        "salloc", "-Q", "-w", "node1", "-n1", ":", "-w", "node2", "-n1",
-        "srun", "-l", "--het-group=0", image, "cat", "/etc/mark", ":", "--het-group=1",
-    ]  # fmt: skip
-    alike = rig.run(*words, image, "cat", "/etc/mark")
+def test_components_that_a_node_could_not_tell_apart_are_refused(rig: Rig, image: str) -> None:
+    """In a job that is not heterogeneous itself they have one job id and one step id."""
+    cat = ("cat", "/etc/mark")
+    words = ["salloc", "-Q", "-w", "node1,node2", "-n2", "srun", "-l", "-n1", image, *cat, ":"]
+    alike = rig.run(*words, "-n1", image, *cat)
     assert sorted(alike.stdout.splitlines()) == ["0: image", "1: image"], alike.stderr
-    other = rig.run(*words, "cat", "/etc/mark")
+    other = rig.run(*words, "-n1", *cat)
     assert other.returncode != 0
     assert "use pyxis-srun" in other.stderr
+    batch = rig.run("sbatch", image, "--wrap=true", ":", "-n1", "--container-image=/other.sqsh")
+    assert batch.returncode != 0
+    assert "given more than once" in batch.stderr
 
 
 def test_an_administrator_installs_looks_and_uninstalls(rig: Rig, image: str) -> None:

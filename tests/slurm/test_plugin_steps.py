@@ -10,9 +10,6 @@ from tests.slurm.test_steps import *  # noqa: F403  the tests of that file are t
 
 pytestmark = [pytest.mark.slurm, pytest.mark.usefixtures("plugin")]
 
-# Slurm gives all components the same flags of plugins: test_plugin_node.py has what is said then.
-del test_components_of_a_step_have_images_of_their_own  # noqa: F821
-
 
 @pytest.fixture(scope="module")
 def rig(rig: Rig) -> PluginRig:

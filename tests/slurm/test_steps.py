@@ -213,15 +213,37 @@ def test_a_batch_script_without_container_flags_is_submitted_as_it_is(rig: Rig) 
     assert log.read_text() == "host\n"
 
 
-def test_components_of_a_step_have_images_of_their_own(rig: Rig, image: str) -> None:
-    other = make_image(rig.shared / "other.sqsh", mark="other")
+@pytest.mark.parametrize(
+    ("first", "second", "marks"),
+    [
+        (("--het-group=0", "{image}"), ("--het-group=1", "{other}"), ["image", "other"]),
+        (("--het-group=1", "{image}"), ("--het-group=0", "{other}"), ["other", "image"]),
+        (("{image}", "--export=NONE"), ("{other}", "--export=NONE"), ["image", "other"]),
+        (("{image}",), (), ["image", "host"]),
+        ((), ("{image}",), ["host", "image"]),
+    ],
+)
+def test_components_of_a_step_have_images_of_their_own(
+    rig: Rig, image: str, first: tuple[str, ...], second: tuple[str, ...], marks: list[str]
+) -> None:
+    other = f"--container-image={make_image(rig.shared / 'other.sqsh', mark='other')}"
+    mark = ("/bin/sh", "-c", "cat /etc/mark 2> /dev/null || echo host")
+    flags = [[word.format(image=image, other=other) for word in words] for words in (first, second)]
     done = rig.run(
         "salloc", "-Q", "-w", "node1", "-n1", ":", "-w", "node2", "-n1",
-        "pyxis-srun", "--het-group=0", "-l", image, "cat", "/etc/mark",
-        ":", "--het-group=1", f"--container-image={other}", "cat", "/etc/mark",
+        "pyxis-srun", "-l", *flags[0], *mark, ":", *flags[1], *mark,
         timeout=40,
     )  # fmt: skip
-    assert sorted(done.stdout.split()) == ["0:", "1:", "image", "other"], done.stderr
+    assert sorted(done.stdout.splitlines()) == [f"0: {marks[0]}", f"1: {marks[1]}"], done.stderr
+
+
+def test_components_of_a_step_that_srun_allocates_for(rig: Rig, image: str) -> None:
+    other = f"--container-image={make_image(rig.shared / 'other.sqsh', mark='other')}"
+    cat = ("cat", "/etc/mark")
+    done = rig.run("pyxis-srun", "-l", "-w", "node1", image, *cat, ":", "-w", "node2", other, *cat)
+    assert sorted(done.stdout.splitlines()) == ["0: image", "1: other"], done.stderr
+    rig.wait_until_idle()
+    assert rig.remains() == []
 
 
 def test_an_array_runs_from_one_image_and_leaves_nothing(rig: Rig, image: str) -> None:

@@ -195,12 +195,40 @@ def test_tasks_join_and_the_last_one_finishes(joining: Harness) -> None:
 def test_variables_of_an_answer_enter_the_environment_at_submission(harness: Harness) -> None:
     body = (
         "assert request.count(b'option=1=/a:/b') == 1 and b'option=1=/c:/d' in request\n"
-        "assert any(r == b'env=PYXIS_REPEATED_1=/a:/b\\x1e/c:/d' for r in request), request\n"
+        "assert any(r == b'env=SLURM_PYXIS_REPEATED_1=/a:/b\\x1e/c:/d' for r in request), request\n"
         "say('status=ok', 'setenv=PLAY_PIN=a=b', 'log=note', 'end=')"
     )
     played = harness.play("local", "--1=/a:/b", "--1=/c:/d", harness.keeper(body))
     assert (played.status, played.out) == (0, "PLAY_PIN=a=b\n"), played
     assert "pyxis: note" in played.err
+
+
+GROUPS = (
+    "say('status=ok', *(['setenv=SLURM_PYXIS_GROUPS=0 1'] if b'command=local' in request else []),"
+    " 'end=')"
+)
+
+
+def test_components_that_differ_keep_their_flags_for_the_nodes(harness: Harness) -> None:
+    keeper = harness.keeper(GROUPS)
+    stale = {"SLURM_PYXIS_COMPONENT_1": "9=", "SLURM_PYXIS_COMPONENT_7": "9="}
+    differ = harness.play("local", "--0=/a", "--1=/b:/b", "--1=/c:/c", "::0=/d", keeper, **stale)
+    assert differ.status == 0, differ
+    lines = differ.out.split("\n")
+    assert "SLURM_PYXIS_COMPONENT_0=0=/a\0361=/b:/b\0361=/c:/c" in lines
+    assert "SLURM_PYXIS_COMPONENT_1=0=/d" in lines
+    assert "SLURM_PYXIS_COMPONENT_7=9=" not in lines
+    without = harness.play("local", "--0=/a", "::", keeper)
+    assert "SLURM_PYXIS_COMPONENT_1=" in without.out.splitlines(), without
+    alike = harness.play("local", "--0=/a", "::0=/a", keeper, **stale)
+    assert (alike.status, "COMPONENT" in alike.out) == (0, False), alike
+    # The keeper does not say which component goes where: nodes could not choose.
+    unknown = harness.play(
+        "local", "--0=/a", "::0=/d", harness.keeper("say('status=ok', 'end=')"),
+        SLURM_PYXIS_GROUPS="0 1",
+    )  # fmt: skip
+    assert unknown.status == 1, unknown
+    assert "use pyxis-srun" in unknown.err
 
 
 def test_the_runtime_folder_is_made_and_links_are_not_followed(harness: Harness) -> None:
