@@ -169,12 +169,21 @@ def _serve_start(data: bytes, log: Log) -> None:
     except OSError as error:
         answer = Answer("error", (f"{error.strerror}: {error.filename}",), (), ())
     _write_answer(encode_answer(answer))
-    if started is not None:
-        _keep(started, line_fd, joins)
-        if request.records.first("linger"):
-            _linger()
-    else:
+    if started is None:
         os.write(LINE_FD, b"\0")
+        return
+    lingers = bool(request.records.first("linger"))
+    mounts_fd = _hold_mounts(started.pid) if lingers else -1
+    _keep(started, line_fd, joins)
+    if lingers:
+        _linger(mounts_fd)
+
+
+def _hold_mounts(pid: int) -> int:
+    try:
+        return os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return -1  # it was killed: tasks will say so
 
 
 def _keep(started: Started, line_fd: int, joins: int) -> None:
@@ -190,11 +199,12 @@ def _keep(started: Started, line_fd: int, joins: int) -> None:
     stop_container(started)
 
 
-def _linger() -> None:
+def _linger(mounts_fd: int) -> None:
     """Stay until the line's end, in a program of one page instead of an interpreter.
 
     slurmstepd reaps this process. If one that is no task ends before a task does, slurmstepd sleeps
-    for 100 ms before it looks again (Slurm 22.05, slurmstepd/mgr.c: _wait_for_all_tasks).
+    for 100 ms before it looks again (Slurm 22.05, slurmstepd/mgr.c: _wait_for_all_tasks). That goes
+    for an image's server as well, which ends with the mounts: they are held until then.
     """
     import _signal  # type: ignore[import-not-found]  # `signal` itself imports enum
 
@@ -205,8 +215,11 @@ def _linger() -> None:
         _signal.signal(number, _signal.SIG_IGN)
     try:
         fd = memory_program("keeper", waiting_program(os.uname().machine))
+        if mounts_fd >= 0:
+            os.dup2(mounts_fd, REQUEST_FD)
         os.set_inheritable(LINE_FD, True)
-        os.closerange(0, LINE_FD)
+        os.closerange(0, REQUEST_FD)
+        os.close(ANSWER_FD)
         os.closerange(LINE_FD + 1, fd)
         os.closerange(fd + 1, 1 << 20)
         os.execve(f"/proc/self/fd/{fd}", ["pyxis-keeper"], {})

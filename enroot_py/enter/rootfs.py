@@ -14,6 +14,7 @@ from enroot_py.enter.mounts import Mounter
 from enroot_py.errors import EnrootError, KernelError, StoreError, UnsupportedError
 from enroot_py.linux.kernel import MNT_DETACH, Kernel
 from enroot_py.linux.path import resolve
+from enroot_py.plan.command import DEFAULT_SHELL
 from enroot_py.plan.fstab import Mount
 from enroot_py.plan.mount_options import MS_BIND, MS_NODEV, MS_NOSUID, MS_RDONLY, MS_REC, MS_REMOUNT
 
@@ -114,7 +115,12 @@ class RootfsMount:
             kernel.mount(source, f"{stack}/lower", "", MS_BIND | MS_REC)
             os.close(self._lower_fd)
         _mount_overlay(kernel, stack, self._lower, userxattr=plan.namespaces.user)
-        return Mounter(kernel, stack, locked=plan.namespaces.user)
+        mounter = Mounter(kernel, stack, locked=plan.namespaces.user)
+        if self._server is not None:
+            from enroot_py.enter.read_ahead import read_ahead
+
+            read_ahead(mounter.root_fd, DEFAULT_SHELL)
+        return mounter
 
     def _give_up(self, error: EnrootError) -> None:
         """Go on without the server."""

@@ -48,6 +48,11 @@ class Place:
         """A path that leads to this very object on the host, whatever is moved meanwhile."""
         return f"/proc/self/fd/{self.fd}"
 
+    @property
+    def folder_fd(self) -> int:
+        """An O_PATH descriptor of the folder that it is in; stays this object's."""
+        return self._folder
+
     def reopen(self) -> None:
         """Look the last component up again: what was mounted there since is on top now."""
         fd = os.open(self._name, _PATH, dir_fd=self._folder)

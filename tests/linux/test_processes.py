@@ -95,7 +95,8 @@ def test_names_that_look_like_fields_do_no_harm(name: str) -> None:
         while process is not None and process.state[0] == "R" and time.monotonic() < deadline:
             process = read_process(child.pid)
         assert process is not None
-        assert (process.comm, process.state[:2]) == (name, "Ss")
+        # "N" beside them where the tests run with less priority.
+        assert (process.comm, set(process.state) - {"N"}) == (name, {"S", "s"})
         assert process.command[-1] == name
     finally:
         child.kill()
