@@ -21,18 +21,22 @@ CRDS = {
     ("jobset.x-k8s.io/v1alpha2", "JobSet"): "jobset.x-k8s.io_jobsets.yaml",
     ("batch.volcano.sh/v1alpha1", "Job"): "batch.volcano.sh_jobs.yaml",
     ("resource.nvidia.com/v1beta1", "ComputeDomain"): "resource.nvidia.com_computedomains.yaml",
+    ("kueue.x-k8s.io/v1beta2", "Workload"): "kueue.x-k8s.io_workloads.yaml",
+    ("bus.volcano.sh/v1alpha1", "Command"): "bus.volcano.sh_commands.yaml",
 }
 WITHOUT_SCHEMA = {("scheduling.x-k8s.io/v1alpha1", "PodGroup")}
 
 
 @functools.cache
-def _kubernetes(version: str) -> dict[str, Any]:
+def kubernetes_schemas(version: str) -> dict[str, Any]:
+    """The strict JSON schemas of a Kubernetes version."""
     loaded: dict[str, Any] = json.loads((FOLDER / f"kubernetes-{version}-strict.json").read_text())
     return loaded
 
 
 @functools.cache
-def _crd(name: str, api_version: str) -> dict[str, Any]:
+def crd_schema(name: str, api_version: str) -> dict[str, Any]:
+    """The schema in one file of a CustomResourceDefinition."""
     document = yaml.load((FOLDER / name).read_text(), Loader=yaml.CSafeLoader)
     version = api_version.rpartition("/")[2]
     found = next(row for row in document["spec"]["versions"] if row["name"] == version)
@@ -74,10 +78,10 @@ def _closed(schema: Any, *, junctor: bool = False) -> Any:
 
 @functools.cache
 def _validator(version: str, api_version: str, kind: str) -> Draft202012Validator:
-    kubernetes = _kubernetes(version)
+    kubernetes = kubernetes_schemas(version)
     definitions = kubernetes.get("$defs", kubernetes)
     if (api_version, kind) in CRDS:
-        schema = _closed(_crd(CRDS[api_version, kind], api_version))
+        schema = _closed(crd_schema(CRDS[api_version, kind], api_version))
         meta = next(name for name in definitions if name.endswith("ObjectMeta"))
         schema["properties"]["metadata"] = {"$ref": f"#/$defs/{meta}"}
         return Draft202012Validator({**schema, "$defs": definitions})
@@ -92,7 +96,7 @@ def problems(manifest: dict[str, Any], version: str) -> list[str]:
     validator = _validator(version, api_version, kind)
     found = [f"{error.json_path}: {error.message}" for error in validator.iter_errors(manifest)]
     if (api_version, kind) in CRDS:
-        schema = _crd(CRDS[api_version, kind], api_version)
+        schema = crd_schema(CRDS[api_version, kind], api_version)
         found += list(_duplicates(manifest, schema, "$"))
         found += list(_rules(manifest))
     return found

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from enroot_py import UsageError
-from pyxis_py.cli.kube import cut_words
+from pyxis_py.cli.kube_script import cut_words
 from pyxis_py.kubernetes.profile.template import TEMPLATE
 from tests.kubernetes.samples import SCRIPT, script
 

@@ -39,7 +39,7 @@ REFUSED: list[tuple[str, str, dict[str, Any]]] = [
     ("constraint-nested", "-C (hbm80|ib)&x", {}),
     ("dependency-unsupported", "-d afterburstbuffer:1", {}),
     ("dependency-unsupported", "-d afterok:1", {"target": "volcano"}),
-    ("hold-unsupported", "-H", {"target": "slurm-bridge"}),
+    ("hold-unsupported", "-H", {"target": "volcano"}),
     ("array-throttle", "-a 0-3%1 -N2", {}),
     ("array-throttle", "-a 0-3%1", {"target": "volcano"}),
     ("begin", "-b now+1hour", {}),

@@ -50,6 +50,7 @@ class RenderOptions:
         environ: the submitter's environment, for exported variables.
         capture_env: whether `--export=ALL` may copy all of it.
         env_secrets: variables from existing Secrets: (name, secret, key).
+        submitting: whether this package also creates the objects, and looks after them.
     """
 
     target: Target
@@ -62,6 +63,7 @@ class RenderOptions:
     environ: Mapping[str, str] = field(default_factory=dict)
     capture_env: bool = False
     env_secrets: tuple[tuple[str, str, str], ...] = ()
+    submitting: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,8 @@ from pyxis_py.kubernetes.profile.site import GPU_CLASS, GPU_RESOURCE, GresRule, 
 from pyxis_py.kubernetes.spec.slurm_values import Gres
 
 CHANNEL_CLASS = "compute-domain-default-channel.nvidia.com"
+CHANNEL_CLAIM = "imex"
+"""The pods' claim to a channel of their compute domain."""
 IMPLICIT_PREFIX = "deviceclass.resource.kubernetes.io/"
 _MIG = re.compile(r"\d{1,2}g\.\d{1,3}gb(\.me|\+me)?\Z", re.ASCII)
 
@@ -182,7 +184,7 @@ def _claim_channel(context: Context, devices: Devices) -> None:
         text = "the partition's NVLink spans nodes, and Slurm does not see compute domains"
         context.ledger.refuse("dra-compute-domain", "--partition", text)
         return
-    devices.claims["imex"] = ""
+    devices.claims[CHANNEL_CLAIM] = ""
     if context.kueue:
         text = f"the Kueue Configuration has to map {CHANNEL_CLASS}, with a large quota"
         context.ledger.warn("dra-mapping", "--partition", text)

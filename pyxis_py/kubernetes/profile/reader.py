@@ -90,6 +90,7 @@ def _build(document: Mapping[str, Any]) -> Profile:
         gpu_api=cluster.get("gpuApi", default.gpu_api),
         default_registry=cluster.get("registry", default.default_registry),
         launcher_config_map=cluster.get("launcherConfigMap", default.launcher_config_map),
+        names_launcher="launcherConfigMap" in cluster,
         hostnames=dict(cluster.get("hostnames", {})),
         ttl_seconds=cluster.get("ttlSeconds", default.ttl_seconds),
         accounts={name: row["namespace"] for name, row in document.get("accounts", {}).items()},

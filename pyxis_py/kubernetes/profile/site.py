@@ -146,7 +146,10 @@ class Security:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A site. The defaults are those of no profile; `strict` tells that there is one."""
+    """A site. The defaults are those of no profile; `strict` tells that there is one.
+
+    `names_launcher` tells whether the site has put the launcher into a ConfigMap itself.
+    """
 
     strict: bool = False
     cluster_name: str = "kubernetes"
@@ -156,6 +159,7 @@ class Profile:
     gpu_api: str = "device-plugin"
     default_registry: str = "docker.io"
     launcher_config_map: str = "pyxis-launcher"
+    names_launcher: bool = False
     hostnames: Mapping[str, str] = field(default_factory=dict)
     ttl_seconds: int = 604800
     accounts: Mapping[str, str] = field(default_factory=dict)

@@ -18,7 +18,8 @@ cluster:
   target: kueue                 # kueue, kueue-job, volcano or slurm-bridge
   gpuApi: device-plugin         # device-plugin, dra or dra-extended
   registry: docker.io           # of images that name none
-  launcherConfigMap: pyxis-launcher   # has the key launcher.pyz, in every namespace
+  # launcherConfigMap: pyxis-launcher # with the key launcher.pyz, in every namespace, instead of
+  #                               # a copy in the ConfigMap of every job that is submitted
   ttlSeconds: 604800            # finished jobs are removed after so long
   hostnames: {}                 # Slurm's node name: value of kubernetes.io/hostname
 

@@ -88,7 +88,7 @@ def indexed_job(context: Context, element: Element, devices: Devices) -> Manifes
             context.ledger.approximate(
                 "requeue-pod", "--requeue", text, way_out="use --target kueue"
             )
-    if context.kueue:
+    if context.kueue or context.job.hold:
         spec = {"suspend": True, **spec}
     spec["ttlSecondsAfterFinished"] = context.profile.ttl_seconds
     return {

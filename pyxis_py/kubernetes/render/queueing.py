@@ -11,6 +11,11 @@ from pyxis_py.kubernetes.spec.notes import Ledger
 
 GATES = "kueue.x-k8s.io/admission-gated-by"
 HOLD_GATE = "pyxis/hold"
+DEPENDENCY_GATE = "pyxis/dep-"
+DEPENDENCY = "pyxis/dependency"
+KILL_ON_INVALID = "pyxis/kill-on-invalid-dep"
+HELD = "pyxis/held"
+"""Annotation of a job that is held without a gate, by its user."""
 
 
 def job_labels(context: Context, element: Element) -> dict[str, str]:
@@ -40,11 +45,15 @@ def job_annotations(context: Context) -> dict[str, str]:
         elif value:
             annotations[f"pyxis/{name}"] = value
     gates = _gates(context)
+    if job.hold and not context.kueue:
+        annotations[HELD] = "user"
     if gates:
         annotations[GATES] = ",".join(gates)
-        dependency = next((o.value for o in job.given if o.name == "dependency"), "")
-        if dependency:
-            annotations["pyxis/dependency"] = dependency
+        given = {option.name: option.value for option in job.given}
+        if given.get("dependency"):
+            annotations[DEPENDENCY] = given["dependency"]
+            if given.get("kill-on-invalid-dep") == "yes":
+                annotations[KILL_ON_INVALID] = "yes"
     return annotations
 
 
@@ -55,7 +64,7 @@ def _gates(context: Context) -> list[str]:
         _refuse_gates(context, ledger)
         return []
     gates = []
-    way_out = f"kubectl annotate KIND NAME {GATES}-  admits the job"
+    way_out = "pyxis kube release JOB  admits the job"
     if job.hold:
         gates.append(HOLD_GATE)
         ledger.add("rendered", "", "--hold", "an admission gate", way_out=way_out)
@@ -63,20 +72,27 @@ def _gates(context: Context) -> list[str]:
         if condition.type == "afterburstbuffer":
             ledger.refuse("dependency-unsupported", "--dependency", "there are no burst buffers")
         elif condition.type == "singleton":
-            gates.append("pyxis/dep-singleton")
+            gates.append(f"{DEPENDENCY_GATE}singleton")
         for number in condition.jobs:
             name = "".join(c if c.isalnum() else "-" for c in number.partition("+")[0])
-            gates.append(f"pyxis/dep-{name.strip('-')}")
+            gates.append(f"{DEPENDENCY_GATE}{name.strip('-')}")
     if job.dependency:
         text = "admission gates, which somebody has to take away when the condition holds"
+        way_out = "pyxis kube release --dependencies  admits what waits no longer"
         ledger.approximate("dependency", "--dependency", text, way_out=way_out)
     return list(dict.fromkeys(gates))
 
 
 def _refuse_gates(context: Context, ledger: Ledger) -> None:
     target = context.options.target
-    if context.job.hold:
-        ledger.refuse("hold-unsupported", "--hold", f"jobs of {target} start when they fit")
+    if context.job.hold and target == "slurm-bridge":
+        ledger.render("--hold", "the job is suspended; pyxis kube release JOB resumes it")
+    elif context.job.hold and context.options.submitting:
+        text = "the job is aborted as soon as it is there; pyxis kube release JOB resumes it"
+        ledger.approximate("hold", "--hold", text)
+    elif context.job.hold:
+        text = f"a manifest cannot keep a job of {target} from starting when it fits"
+        ledger.refuse("hold-unsupported", "--hold", text)
     if context.job.dependency:
         text = f"jobs of {target} do not wait for others"
         ledger.refuse("dependency-unsupported", "--dependency", text)

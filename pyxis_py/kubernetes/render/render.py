@@ -15,7 +15,12 @@ from pyxis_py.kubernetes.pod.context import (
     elements,
     plan_job,
 )
-from pyxis_py.kubernetes.pod.devices import Devices, compute_domain, pod_devices
+from pyxis_py.kubernetes.pod.devices import (
+    CHANNEL_CLAIM,
+    Devices,
+    compute_domain,
+    pod_devices,
+)
 from pyxis_py.kubernetes.pod.environment import read_exports
 from pyxis_py.kubernetes.pod.template import note_container
 from pyxis_py.kubernetes.profile.site import Profile
@@ -52,7 +57,7 @@ def render_job(job: JobSpec, profile: Profile, options: RenderOptions, ledger: L
     devices = pod_devices(context)
     manifests = [config_map(context, exports), secret(context, exports), *devices.templates]
     for element in elements(context):
-        if "imex" in devices.claims:
+        if CHANNEL_CLAIM in devices.claims:
             manifests.append(compute_domain(context, element))
         manifests += _job_objects(context, element, devices)
     ledger.close()

@@ -52,7 +52,7 @@ REFUSALS: dict[str, str] = {
     "constraint-nested": "write the alternatives out: a&b|a&c",
     "dependency-unsupported": "submit the job when the other one has ended",
     "array-throttle": "leave the % limit to the queue's quota",
-    "hold-unsupported": "submit the job later",
+    "hold-unsupported": "use pyxis kube submit, which can hold it, or submit the job later",
     "begin": "submit with --hold and release it at that time",
     "licenses": "leave the licences to a quota of the queue, or use --target slurm-bridge",
     "bb": "stage the data before and after the job",

@@ -1,0 +1,1 @@
+"""Access to a cluster: a few requests, through kubectl or the kubernetes package."""

@@ -1,0 +1,164 @@
+"""Creating a job: what it mounts first, then the job, then owners, so that one deletion is enough.
+
+Whatever was created goes away again if the rest cannot be. ComputeDomains get no owner: deleted
+while pods still drain, they break programs that use them (CUDA error 719); cancel.py deletes them
+when the pods are gone.
+
+Source: kubernetes.io, "Garbage Collection"; docs/adr/0067.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from enroot_py import EnrootError, NotFoundError
+from pyxis_py.kubernetes.access.client import ClusterClient
+from pyxis_py.kubernetes.access.failures import ClusterError, ForbiddenError, MissingKindError
+from pyxis_py.kubernetes.access.resources import (
+    COMPUTE_DOMAIN,
+    CONFIG_MAP,
+    JOBS,
+    LOCAL_QUEUE,
+    VOLCANO_JOB,
+    Object,
+    resource_of,
+)
+from pyxis_py.kubernetes.cluster.hold import send_command
+from pyxis_py.kubernetes.cluster.jobs import Job, read_job_object
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """What was created: the jobs, and what somebody should know about it."""
+
+    jobs: tuple[Job, ...]
+    warnings: tuple[str, ...]
+
+
+def submit(client: ClusterClient, manifests: Sequence[Object]) -> Submission:
+    """Create a job's objects in their order.
+
+    Raises:
+        ExistsError: if a name is taken; nothing is left behind then.
+        ClusterError: if the cluster refuses; nothing is left behind unless the message says so.
+    """
+    created: list[Object] = []
+    try:
+        for manifest in manifests:
+            made = client.create(manifest)
+            created.append({**manifest, "metadata": made["metadata"]})
+            _hold(client, created[-1])
+    except BaseException as error:
+        # Ctrl-C as well: a job that nobody knows the number of must not stay.
+        left = roll_back(client, created)
+        if left and isinstance(error, EnrootError):
+            raise ClusterError(f"{error}\nThese are left behind: {', '.join(left)}",
+                               hint=error.hint) from error  # fmt: skip
+        raise
+    warnings = _own(client, created)
+    jobs = (read_job_object(made) for made in created if resource_of(made) in JOBS)
+    return Submission(tuple(job for job in jobs if job is not None), tuple(warnings))
+
+
+def roll_back(client: ClusterClient, created: Sequence[Object]) -> list[str]:
+    """Delete what was created, the latest first; return the titles of what could not be."""
+    left = []
+    for made in reversed(created):
+        try:
+            client.delete(made)
+        except NotFoundError:
+            continue
+        except EnrootError:
+            left.append(_title(made))
+    return left
+
+
+def _title(made: Object) -> str:
+    metadata = made["metadata"]
+    return f"{resource_of(made).title} {metadata['namespace']}/{metadata['name']}"
+
+
+def _hold(client: ClusterClient, made: Object) -> None:
+    """Volcano starts what fits: a job that was asked to be held is aborted at once."""
+    if resource_of(made) is VOLCANO_JOB:
+        job = read_job_object(made)
+        if job is not None and job.held:
+            send_command(client, job, "AbortJob")
+
+
+def _own(client: ClusterClient, created: Sequence[Object]) -> list[str]:
+    """Make the jobs the owners of what was created for them.
+
+    An object that all elements of an array share has all of them as owners: it goes with the last.
+    """
+    owners = [
+        {
+            "apiVersion": made["apiVersion"],
+            "kind": made["kind"],
+            "name": made["metadata"]["name"],
+            "uid": made["metadata"]["uid"],
+        }
+        for made in created
+        if resource_of(made) in JOBS
+    ]
+    warnings = []
+    for made in created:
+        resource = resource_of(made)
+        if resource in JOBS or resource is COMPUTE_DOMAIN:
+            continue
+        own = [owner for owner in owners if owner["name"] == made["metadata"]["name"]]
+        metadata = made["metadata"]
+        patch = {"metadata": {"ownerReferences": own or owners}}
+        try:
+            client.patch(resource, metadata["namespace"], metadata["name"], patch)
+        except EnrootError as error:
+            warnings.append(f"{_title(made)} will not go away with the job: {error}")
+    return warnings
+
+
+def dry_run(client: ClusterClient, manifests: Sequence[Object]) -> None:
+    """Let the cluster check all manifests, with its webhooks, without creating anything.
+
+    Raises:
+        ClusterError: naming the first that it refuses.
+    """
+    for manifest in manifests:
+        client.create(manifest, dry_run=True)
+
+
+def check_site(client: ClusterClient, manifests: Sequence[Object], launcher: str) -> list[str]:
+    """Look whether what the job needs of the site is there; return warnings.
+
+    Args:
+        launcher: the ConfigMap with the site's launcher, "" where the job brings its own.
+
+    Raises:
+        NotFoundError: if there is no such ConfigMap: the pods would never start.
+    """
+    job = next(manifest for manifest in manifests if resource_of(manifest) in JOBS)
+    namespace = job["metadata"]["namespace"]
+    if launcher:
+        try:
+            client.get(CONFIG_MAP, namespace, launcher)
+        except ForbiddenError:
+            pass
+        except NotFoundError as error:
+            raise NotFoundError(
+                f"The launcher's ConfigMap {launcher} is not in namespace {namespace}",
+                hint="have it created there, or leave launcherConfigMap out of the profile",
+            ) from error
+    queue = job["metadata"]["labels"].get("kueue.x-k8s.io/queue-name")
+    if queue is None:
+        return []
+    try:
+        client.get(LOCAL_QUEUE, namespace, queue)
+    except MissingKindError:
+        return ["Kueue is not installed: nobody will start the job"]
+    except ForbiddenError:
+        return []
+    except NotFoundError:
+        return [
+            f"There is no LocalQueue {queue} in namespace {namespace}: the job will wait for it"
+        ]
+    return []
