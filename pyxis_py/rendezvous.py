@@ -17,7 +17,7 @@ import fcntl
 import os
 import time
 
-from enroot_py import EnrootError
+from enroot_py import EnrootError, StoreError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -82,6 +82,7 @@ class Rendezvous:
 
         Raises:
             EnrootError: if the first task was killed while it was at it.
+            StoreError: if the folder's file system is full.
         """
         fcntl.flock(self._lock_fd, fcntl.LOCK_EX)
         try:
@@ -90,6 +91,9 @@ class Rendezvous:
             if counts.started == 0:
                 self._write_answer(start(self._make_line()))
             return self._read_answer()
+        except StoreError:
+            self.remove()
+            raise
         finally:
             fcntl.flock(self._lock_fd, fcntl.LOCK_UN)
 
@@ -150,13 +154,11 @@ class Rendezvous:
             return Counts()
 
     def _write_counts(self, counts: Counts) -> None:
-        with open(f"{self.path}/counts", "w", encoding="ascii") as file:
-            file.write(" ".join(map(str, counts)))
+        _write(f"{self.path}/counts", " ".join(map(str, counts)).encode("ascii"))
 
     def _write_answer(self, data: bytes) -> None:
         temporary = f"{self.path}/answer.new"
-        with open(temporary, "wb") as file:
-            file.write(data)
+        _write(temporary, data)
         os.rename(temporary, f"{self.path}/answer")
 
     def _read_answer(self) -> bytes:
@@ -167,6 +169,17 @@ class Rendezvous:
             raise EnrootError(
                 "A task of this step ended unexpectedly while it started the container"
             ) from None
+
+
+def _write(path: str, data: bytes) -> None:
+    try:
+        with open(path, "wb") as file:
+            file.write(data)
+    except OSError as error:
+        raise StoreError(
+            f"Cannot write {path}: {error.strerror}",
+            hint="free some space there, or set XDG_RUNTIME_DIR to a folder elsewhere",
+        ) from error
 
 
 def remove_folder(path: str) -> None:

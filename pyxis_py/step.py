@@ -16,6 +16,7 @@ from enroot_py import (
     EnrootError,
     NotFoundError,
     StartSpec,
+    StoreError,
     UsageError,
     set_log_sink,
     start,
@@ -229,9 +230,19 @@ def _rc_local(folder: str) -> str:
     except FileNotFoundError:
         pass
     temporary = f"{path}.{os.getpid()}"
-    with open(temporary, "wb") as file:
-        file.write(RC_LOCAL)
-    os.replace(temporary, path)
+    try:
+        with open(temporary, "wb") as file:
+            file.write(RC_LOCAL)
+        os.replace(temporary, path)
+    except OSError as error:
+        try:
+            os.unlink(temporary)
+        except OSError:
+            pass  # it could not even be made
+        raise StoreError(
+            f"Cannot write {path}: {error.strerror}",
+            hint="free some space there, or have runtime_path= name another file system",
+        ) from error
     return path
 
 

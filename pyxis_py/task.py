@@ -243,6 +243,10 @@ def run_and_explain(action: Callable[[], NoReturn]) -> int:
         hint = f"\npyxis: {error.hint}" if error.hint else ""
         os.write(2, f"pyxis: error: {error}{hint}\n".encode("utf-8", "replace"))
         return error.exit_code
+    except OSError as error:
+        on = f": {error.filename}" if error.filename else ""
+        os.write(2, f"pyxis: error: {error.strerror}{on}\n".encode("utf-8", "replace"))
+        return 1
 
 
 def main(words: Sequence[str]) -> int:

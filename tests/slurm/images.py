@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 _PROGRAMS = (
@@ -31,8 +32,8 @@ fi
 _ENTRY = '#!/bin/sh\necho "entrypoint speaks"\nexport FROM_ENTRYPOINT=1\ncd /opt\nexec "$@"\n'
 
 
-def make_image(path: Path, *, mark: str = "image") -> Path:
-    """Make a squashfs image with busybox, an entrypoint, and `mark` in /etc/mark."""
+def make_image(path: Path, *, mark: str = "image", more: Mapping[str, bytes] | None = None) -> Path:
+    """Make a squashfs image with busybox, an entrypoint, `mark` in /etc/mark, and more files."""
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
         root = Path(folder) / "root"
         for name in ("bin", "etc", "tmp", "proc", "dev", "sys", "root", "srv", "opt", "mnt", "run"):
@@ -49,6 +50,8 @@ def make_image(path: Path, *, mark: str = "image") -> Path:
         (root / "etc/rc.local").write_text("")
         (root / "entry").write_text(_ENTRY)
         (root / "entry").chmod(0o755)
+        for name, data in (more or {}).items():
+            (root / name).write_bytes(data)
         command = ["mksquashfs", str(root), str(path), "-all-root", "-quiet", "-no-progress"]
         subprocess.run([*command, "-noappend"], check=True, stdout=subprocess.DEVNULL)
     path.chmod(0o644)

@@ -107,6 +107,7 @@ class Rig:
         self.user = _find_user()
         self.programs = Path(sys.executable).parent
         self._login = 0
+        self._nodes: dict[int, int] = {}
         self._processes: list[subprocess.Popen[bytes]] = []
         self._proctrack = _choose_proctrack()
         self._before = set(_container_processes(self.user.pw_uid))
@@ -137,6 +138,7 @@ class Rig:
         for number in range(1, NODES + 1):
             daemon = f"slurmd -D -N node{number} -f {self.base}/slurm.conf"
             self._spawn(self._machine(f"node{number}", daemon), environ)
+            self._nodes[number] = self._processes[-1].pid
         self._spawn(self._machine("login", "sleep infinity"), environ)
         self._login = self._processes[-1].pid
         self._wait_for_nodes()
@@ -254,6 +256,29 @@ class Rig:
             self.as_user(words), env=self.environ(**environ), text=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
+
+    def as_root(self, node: int, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run a command as root on a node, and see what that node sees; it has to succeed."""
+        there = ["nsenter", "-m", "-t", str(self._nodes[node]), "--wd=/", "--"]
+        return subprocess.run([*there, *words], capture_output=True, text=True, check=True)
+
+    @contextmanager
+    def small_disk(self, node: int, path: Path, size: str) -> Iterator[None]:
+        """Have a small file system of the user's in place of a folder of a node's `local`.
+
+        Args:
+            node: number of the node.
+            path: the folder as steps there name it.
+            size: as the option of tmpfs takes it.
+        """
+        options = f"mode=700,size={size},uid={self.user.pw_uid},gid={self.user.pw_gid}"
+        self.as_root(node, "mkdir", "-p", str(path))
+        self.as_root(node, "mount", "-t", "tmpfs", "-o", options, "tmpfs", str(path))
+        try:
+            yield
+        finally:
+            self.as_root(node, "umount", str(path))
+            self.as_root(node, "rmdir", str(path))
 
     def as_user(self, words: tuple[str, ...], *, cwd: Path | None = None) -> list[str]:
         """The words that run a command as the ordinary user on the login node."""
