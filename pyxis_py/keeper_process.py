@@ -59,13 +59,17 @@ class KeeperProcess:
         pid: its process.
     """
 
-    def __init__(self, verb: str, request: bytes, *, line_fd: int = -1) -> None:
+    def __init__(
+        self, verb: str, request: bytes, *, line_fd: int = -1, forked: bool = False
+    ) -> None:
         """Start a keeper.
 
         Args:
             verb: what it is to do.
             request: what `encode_request` returned.
             line_fd: for `start`: the descriptor that becomes its line; it stays open here.
+            forked: save a second interpreter's start; for a process without threads or handlers of
+                signals.
         """
         self._answer_fd = _memory("answer")
         self._log_fd = _memory("log")
@@ -75,11 +79,9 @@ class KeeperProcess:
         line_fd = _high(os.dup(line_fd)) if line_fd >= 0 else -1
         plan = [(null_fd, 0), (self._log_fd, 1), (self._log_fd, 2), (request_fd, 3)]
         plan += [(self._answer_fd, 4)] + ([(line_fd, 5)] if line_fd >= 0 else [])
-        actions = [(os.POSIX_SPAWN_DUP2, fd, target) for fd, target in plan]
-        command = [sys.executable, "-I", "-S", KEEPER, verb]
         environ = {"PATH": os.environ.get("PATH", os.defpath)}
         try:
-            self.pid = os.posix_spawn(sys.executable, command, environ, file_actions=actions)
+            self.pid = (_fork if forked else _spawn)(verb, plan, environ)
         finally:
             for fd in (request_fd, null_fd, line_fd):
                 if fd >= 0:
@@ -105,6 +107,33 @@ class KeeperProcess:
                 f"The container's keeper ended without an answer: {error}", hint=printed.strip()
             ) from error
         return data
+
+
+def _spawn(verb: str, plan: list[tuple[int, int]], environ: dict[str, str]) -> int:
+    actions = [(os.POSIX_SPAWN_DUP2, fd, target) for fd, target in plan]
+    command = [sys.executable, "-I", "-S", KEEPER, verb]
+    return os.posix_spawn(sys.executable, command, environ, file_actions=actions)
+
+
+def _fork(verb: str, plan: list[tuple[int, int]], environ: dict[str, str]) -> int:
+    pid = os.fork()
+    if pid:
+        return pid
+    status = 1
+    try:
+        for fd, target in plan:
+            os.dup2(fd, target)
+        os.closerange(len(plan), 1 << 20)
+        os.environ.clear()
+        os.environ.update(environ)
+        from pyxis_py.step_keeper import main
+
+        status = main(verb)
+    finally:
+        if status:
+            # As a program would end; what is printed goes to the keeper's log.
+            sys.excepthook(*sys.exc_info())
+        os._exit(status)
 
 
 def ask(verb: str, request: bytes) -> Answer:

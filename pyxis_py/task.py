@@ -143,9 +143,9 @@ def run_task(line: TaskLine) -> NoReturn:
         extra = (("joins", str(job.local_tasks)), ("line", line_path))
         request = encode_request(job, words=words, options=line.options, extra=extra)
         ready_fd, keepers_fd = os.pipe()
-        keeper = KeeperProcess("start", request, line_fd=keepers_fd)
+        _import_join()  # most of it is the keeper's as well
+        keeper = KeeperProcess("start", request, line_fd=keepers_fd, forked=True)
         os.close(keepers_fd)
-        _import_join()  # while the keeper is at it
         os.read(ready_fd, 1)  # a byte when the answer is there, the end of file if it never will be
         os.close(ready_fd)
         return keeper.read()

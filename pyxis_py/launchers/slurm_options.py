@@ -11,8 +11,6 @@ Pure. Source: srun(1), sbatch(1), getopt(3).
 
 from __future__ import annotations
 
-import re
-
 from enroot_py import UsageError
 
 TYPE_CHECKING = False
@@ -115,7 +113,7 @@ def built_in_options(command: str) -> tuple[SlurmOption, ...]:
     return tuple(option for option in BUILT_IN if command in option.commands)
 
 
-_HELP_LINE = re.compile(
+_HELP_LINE = (
     r"^\s{1,8}(?:-(?P<short>[A-Za-z]),?\s+)?--(?P<name>[a-z0-9][a-z0-9-]*)"
     r"(?P<optional>\[=)?(?P<required>[= ](?=[^\s]))?"
 )
@@ -124,9 +122,11 @@ _HELP_LINE = re.compile(
 def options_from_help(text: str, command: str) -> tuple[SlurmOption, ...]:
     """The table of the Slurm at hand, from what `srun --help` prints; what help leaves out (hidden
     or undocumented options) comes from the built-in table."""
+    import re  # not for those who read a table that is there already
+
     found: dict[str, SlurmOption] = {}
     for line in text.splitlines():
-        match = _HELP_LINE.match(line)
+        match = re.match(_HELP_LINE, line)
         if match is None:
             continue
         argument: Argument = "none"
@@ -141,8 +141,29 @@ def options_from_help(text: str, command: str) -> tuple[SlurmOption, ...]:
             argument = known.argument
         found[name] = SlurmOption(name, argument, match["short"] or "", (command,))
     for option in built_in_options(command):
-        found.setdefault(option.name, option)
+        found.setdefault(option.name, option._replace(commands=(command,)))
     return tuple(found.values())
+
+
+def encode_options(options: Iterable[SlurmOption]) -> str:
+    """Return a table as text, one option a line."""
+    return "".join(f"{row.name} {row.argument} {row.short}\n" for row in options)
+
+
+def decode_options(text: str, command: str) -> tuple[SlurmOption, ...]:
+    """Return the table of a text.
+
+    Raises:
+        ValueError: if it is none.
+    """
+    kinds: dict[str, Argument] = {"none": "none", "required": "required", "optional": "optional"}
+    rows = []
+    for line in text.splitlines():
+        name, argument, short = line.split(" ")
+        if argument not in kinds or not name:
+            raise ValueError(f"not an option: {line!r}")
+        rows.append(SlurmOption(name, kinds[argument], short, (command,)))
+    return tuple(rows)
 
 
 def split_command_line(

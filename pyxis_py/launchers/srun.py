@@ -8,7 +8,6 @@ inside the container.
 from __future__ import annotations
 
 import os
-import shlex
 import sys
 
 from enroot_py import EnrootError, UsageError
@@ -19,6 +18,8 @@ from pyxis_py.launchers.slurm_options import (
     GivenOption,
     SlurmOption,
     built_in_options,
+    decode_options,
+    encode_options,
     options_from_help,
     split_command_line,
 )
@@ -34,6 +35,7 @@ else:
     from enroot_py import NamedTuple
 
 TASK = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "task_program.py")
+TABLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "slurm_options.py")
 _ASK_ONLY = ("help", "usage", "version")
 _LARGEST_FILE = 1 << 20
 
@@ -145,6 +147,8 @@ def _rewrite_programs(component: Component) -> str:
 
 def rewrite_programs(text: str, flags: Sequence[str]) -> str:
     """Put task.py in front of every program of a --multi-prog file. Source: srun(1)."""
+    import shlex
+
     before = " ".join(shlex.quote(word) for word in task_words(flags))
     lines = []
     for line in text.splitlines():
@@ -156,24 +160,37 @@ def rewrite_programs(text: str, flags: Sequence[str]) -> str:
 
 
 def read_options(command: str) -> tuple[SlurmOption, ...]:
-    """Return the options of srun or sbatch here; the built-in table if it cannot be asked."""
-    text = _read_help(command)
-    return options_from_help(text, command) if text else built_in_options(command)
+    """Return the options of srun or sbatch here; the built-in table if it cannot be asked.
 
-
-def _read_help(command: str) -> str:
-    """Return what `srun --help` prints, which is remembered as long as the program is the same."""
+    The table is remembered as long as the program and this module are the same.
+    """
     program = _find_program(command)
     if not program:
-        return ""
-    status = os.stat(program)
-    folder = find_folder(runtime_path(os.environ.get(WORDS_VARIABLE, "").split()), os.environ)
-    path = f"{folder}/{command}-{status.st_mtime_ns}-{status.st_size}.help"
+        return built_in_options(command)
+    path = _table_path(command, program)
     try:
         with open(path, encoding="utf-8") as file:
-            return file.read()
-    except FileNotFoundError:
+            return decode_options(file.read(), command)
+    except (FileNotFoundError, ValueError):
         pass
+    text = _ask_for_help(program)
+    if not text:
+        return built_in_options(command)
+    options = options_from_help(text, command)
+    with open(f"{path}.{os.getpid()}", "w", encoding="utf-8") as file:
+        file.write(encode_options(options))
+    os.rename(file.name, path)
+    return options
+
+
+def _table_path(command: str, program: str) -> str:
+    folder = find_folder(runtime_path(os.environ.get(WORDS_VARIABLE, "").split()), os.environ)
+    theirs, ours = os.stat(program), os.stat(TABLE)
+    mark = f"{theirs.st_mtime_ns:x}-{theirs.st_size:x}-{ours.st_mtime_ns:x}"
+    return f"{folder}/{command}-{mark}.options"
+
+
+def _ask_for_help(program: str) -> str:
     import subprocess
 
     try:
@@ -183,9 +200,6 @@ def _read_help(command: str) -> str:
         )  # fmt: skip
     except (OSError, subprocess.SubprocessError):
         return ""
-    with open(f"{path}.{os.getpid()}", "w", encoding="utf-8") as file:
-        file.write(done.stdout)
-    os.rename(file.name, path)
     return done.stdout
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from enroot_py import UsageError
 from pyxis_py.launchers.sbatch import make_script, read_submission, strip_directives
-from pyxis_py.launchers.slurm_options import built_in_options
+from pyxis_py.launchers.slurm_options import SlurmOption, built_in_options
 from pyxis_py.launchers.srun import (
+    read_options,
     rewrite_programs,
     split_components,
     srun_words,
@@ -158,3 +161,61 @@ def test_wrapped_commands_become_scripts() -> None:
     assert submission.text.startswith("#!/bin/sh\n")
     assert submission.text.endswith("\necho 'x'\n")
     assert submission.slurm == ()
+
+
+FAKE_SRUN = """\
+#!/bin/sh
+echo asked >> "$0.log"
+[ ! -e "$0.broken" ] || exit 1
+echo '  -N, --nodes=N               number of nodes'
+echo '      --shiny-new=THING       an option that no table has'
+"""
+
+
+@pytest.fixture
+def fake_srun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A program that prints its options, alone in PATH, and a runtime folder of the test's own."""
+    program = tmp_path / "srun"
+    program.write_text(FAKE_SRUN)
+    program.chmod(0o755)
+    tmp_path.chmod(0o700)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setenv("PYXIS_PLUGIN_OPTIONS", f"runtime_path={tmp_path}/nosuch")
+    return program
+
+
+def times_asked(program: Path) -> int:
+    log = Path(f"{program}.log")
+    return len(log.read_text().split()) if log.exists() else 0
+
+
+def test_the_options_of_the_slurm_at_hand_are_asked_for_once(fake_srun: Path) -> None:
+    first = read_options("srun")
+    again = read_options("srun")
+    assert again == first
+    assert times_asked(fake_srun) == 1
+    assert SlurmOption("shiny-new", "required", "", ("srun",)) in first
+    assert {"container-image", "label"} <= {option.name for option in first}
+    # Another Slurm is asked anew.
+    fake_srun.write_text(FAKE_SRUN.replace("shiny-new", "even-newer"))
+    assert "even-newer" in {option.name for option in read_options("srun")}
+    assert times_asked(fake_srun) == 2
+
+
+@pytest.mark.parametrize("damage", ["x", "a b c d\n", "nodes several N\n", " none \n"])
+def test_a_damaged_table_is_made_anew(fake_srun: Path, damage: str) -> None:
+    first = read_options("srun")
+    (table,) = (fake_srun.parent / "pyxis").glob("srun-*.options")
+    table.write_text(damage)
+    assert read_options("srun") == first
+    assert times_asked(fake_srun) == 2
+    assert read_options("srun") == first
+    assert times_asked(fake_srun) == 2
+
+
+def test_a_slurm_that_cannot_be_asked_has_the_options_that_are_known(fake_srun: Path) -> None:
+    Path(f"{fake_srun}.broken").touch()
+    assert read_options("srun") == built_in_options("srun")
+    fake_srun.unlink()
+    assert read_options("srun") == built_in_options("srun")
