@@ -1,0 +1,122 @@
+"""The folder of the launcher in a pod: Slurm's commands for the script, and modules ready to run.
+
+Commands start often, and reading modules out of a zip file takes longer than most of them: the
+package is unpacked and compiled once. The commands start the Python that runs the launcher,
+isolated from the script's PYTHONPATH and virtual environments.
+"""
+
+from __future__ import annotations
+
+import compileall
+import os
+import shlex
+import shutil
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterable, Mapping
+
+COMMANDS = ("srun", "scontrol", "squeue", "scancel", "pyxis-rsh")
+"""What the script can call."""
+ABSENT = {
+    "sbatch": "jobs are submitted from outside: pyxis kube submit",
+    "salloc": "there is nothing to wait for inside a job",
+    "sattach": "use kubectl logs -f",
+    "sbcast": "put the file on a mounted filesystem",
+    "sacct": "there is no accounting: use kubectl get",
+    "sacctmgr": "there is no accounting database",
+    "sinfo": "use kubectl get nodes",
+    "sstat": "there is no accounting: use the cluster's metrics",
+    "sprio": "the cluster's queue orders jobs",
+    "sshare": "the cluster's queue orders jobs",
+    "sreport": "there is no accounting database",
+    "strigger": "there are no triggers",
+    "sgather": "put the file on a mounted filesystem",
+}
+"""Slurm's other commands, and what to do instead; each exists, to say so."""
+
+_LONGEST_FIRST_LINE = 120
+_NEEDED = 4 << 20
+"""Bytes that a file system should have left."""
+
+
+class NoFolderError(Exception):
+    """No folder of the pod can hold programs."""
+
+
+class Workplace:
+    """The folder; `bin` comes first in the script's PATH."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.bin = os.path.join(path, "bin")
+        self.lib = os.path.join(path, "lib")
+
+    def remove(self) -> None:
+        """Remove the folder and all in it."""
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
+def make_workplace(archive: str, environ: Mapping[str, str]) -> Workplace:
+    """Make the folder.
+
+    Args:
+        archive: the launcher's zipapp, or a folder with its modules.
+
+    Raises:
+        NoFolderError: if no folder is writable and may hold programs.
+    """
+    found = Workplace(tempfile.mkdtemp(prefix="pyxis-", dir=_find_folder(environ)))
+    os.chmod(found.path, 0o755)
+    os.mkdir(found.bin)
+    if zipfile.is_zipfile(archive):
+        with zipfile.ZipFile(archive) as file:
+            file.extractall(found.lib)
+        compileall.compile_dir(found.lib, quiet=2)
+    else:
+        found.lib = os.path.abspath(archive)
+    for command in (*COMMANDS, *ABSENT):
+        path = os.path.join(found.bin, command)
+        with open(path, "w", encoding="utf-8") as script:
+            script.write(_script(found.lib, command))
+        os.chmod(path, 0o755)
+    with open(os.path.join(found.path, "profile"), "w", encoding="utf-8") as script:
+        script.write(f'unset BASH_ENV\nPATH={shlex.quote(found.bin)}:"$PATH"\n')
+    return found
+
+
+def _script(lib: str, command: str) -> str:
+    code = (
+        f"import sys\nsys.path.insert(0, {lib!r})\n"
+        "from pyxis_py.kubernetes.launcher.commands import run_command\n"
+        f"run_command({command!r}, sys.argv[1:])\n"
+    )
+    first = f"#!{sys.executable} -IS"
+    if len(first) <= _LONGEST_FIRST_LINE and " " not in sys.executable:
+        return f"{first}\n{code}"
+    # The kernel cuts first lines: a shell has no such limit.
+    return f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -IS -c {shlex.quote(code)} "$@"\n'
+
+
+def _find_folder(environ: Mapping[str, str]) -> str:
+    for folder in _candidates(environ):
+        try:
+            state = os.statvfs(folder)
+        except OSError:
+            continue
+        if state.f_flag & os.ST_NOEXEC or state.f_bavail * state.f_frsize < _NEEDED:
+            continue
+        if os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK):
+            return folder
+    tried = ", ".join(dict.fromkeys(_candidates(environ)))
+    raise NoFolderError(
+        f"srun and its like need a folder that can be written and executed from; tried {tried}; "
+        "give the job --tmp, which mounts one at /tmp"
+    )
+
+
+def _candidates(environ: Mapping[str, str]) -> Iterable[str]:
+    yield from ("/tmp", "/var/tmp", "/run")
+    if environ.get("TMPDIR"):
+        yield environ["TMPDIR"]
+    yield "/dev/shm"
