@@ -8,6 +8,7 @@ import click
 
 from enroot_py import ExistsError, NotFoundError
 from pyxis_py.cli.kube_jobs import JOB_COMMANDS
+from pyxis_py.cli.kube_launcher import launcher_command
 from pyxis_py.cli.kube_script import (
     RENDER_SWITCHES,
     RENDER_WITH_VALUE,
@@ -114,5 +115,6 @@ def _render(words: Sequence[str]) -> int:
 
 
 kube.add_command(submit_command)
+kube.add_command(launcher_command)
 for _command in JOB_COMMANDS:
     kube.add_command(_command)
