@@ -115,7 +115,9 @@ class Container:
 
     def _write_script(self) -> None:
         """What runs in place of the image's /etc/rc: variables, directory, command."""
-        environ = {"HOSTNAME": self.pod.hostname, **self.environ}
+        # The runtime looks the home up in the image, where ordinary users are not known.
+        home = "/root" if "--root" in self._options() else "/"
+        environ = {"HOSTNAME": self.pod.hostname, "HOME": home, **self.environ}
         lines = [f"unset {' '.join(_OF_THE_START)}"]
         for name, value in environ.items():
             if not _SHELL_NAME.match(name):

@@ -1,7 +1,7 @@
 """The image of emulated pods: Python, bash, coreutils and Open MPI, copied from this Debian.
 
-What runs in the pods is what the test Slurm's steps run, to the byte. There is no entry for the
-user in /etc/passwd, no ssh and no Slurm, as in images from a registry.
+Batch scripts on the test Slurm run in the same image, which is why it has Slurm's own commands:
+in a pod the launcher's must come before them. There is no entry for the user in /etc/passwd.
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ _PACKAGES = (
     "bash", "coreutils", "dash", "grep", "sed", "hostname", "procps", "util-linux",
     "python3.11-minimal", "libpython3.11-minimal", "libpython3.11-stdlib", "python3-minimal",
     "openmpi-bin", "openmpi-common", "libopenmpi3", "libpmix2",
+    "openssh-client", "slurm-client", "slurm-wlm-basic-plugins", "libmunge2",
 )  # fmt: skip
 _LEFT_OUT = re.compile(
     r"/share/(doc|man|locale|lintian|bug|info|menu|perl5|bash-completion|gdb)/|/etc/(init|systemd)"
     r"|/(include|pkgconfig|gconv|test|lib2to3|pydoc_data|idlelib)/|\.(pyc|a|h|mod)\Z"
     # Fabrics that no pod has, with everything that they are linked to.
     r"|/mca_\w+_(ucx|ofi|psm2?|openib|oshmem)\.so|/liboshmem|/libfabric"
+    r"|/(openapi_|rest_|sacctmgr|sreport|slurmrestd)"
 )
 _MORE = ("/etc/ld.so.conf", "/etc/ld.so.conf.d/x86_64-linux-gnu.conf", "/etc/nsswitch.conf",
          "/etc/protocols", "/etc/services", "/usr/bin/mpirun", "/usr/bin/mpiexec",
