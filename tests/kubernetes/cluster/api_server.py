@@ -64,6 +64,7 @@ class ApiServer:
     open_logs: set[tuple[str, str]] = field(default_factory=set)
     requests: list[Request] = field(default_factory=list)
     objects: ObjectStore = field(default_factory=ObjectStore)
+    namespaces: tuple[str, ...] = ("default", "foundation")
     stopping: bool = False
 
     def __enter__(self) -> ApiServer:
@@ -202,6 +203,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         namespace = ""
         if rest[:1] == ["namespaces"] and len(rest) > 2:
             namespace, rest = rest[1], rest[2:]
+        if root == ["v1"] and rest[:1] == ["namespaces"] and len(rest) == 2:
+            self._namespace(rest[1])
+            return
         kind = next(
             (kind for kind in self.api.served
              if (kind.group_version, kind.plural) == ("/".join(root), rest[0] if rest else "")),
@@ -218,6 +222,12 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self._log(asked, Key(kind.group_version, kind.plural, namespace, rest[1]))
         else:
             self._object(asked, kind, Key(kind.group_version, kind.plural, namespace, rest[1]))
+
+    def _namespace(self, name: str) -> None:
+        """kubectl looks whether the namespace is there before it says that an object is not."""
+        if name not in self.api.namespaces:
+            raise RefusalError(404, "NotFound", f'namespaces "{name}" not found')
+        self._send(200, {"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": name}})
 
     def _document(self, path: str) -> Any:
         api = self.api
