@@ -45,6 +45,11 @@ def gather_mount_files(settings: Settings, own: bytes | None) -> tuple[tuple[str
     return _gather(settings, own, FSTAB, "mounts.d", ".fstab", built_in)
 
 
+def own_file(own: bytes | None, name: str) -> tuple[tuple[str, str], ...]:
+    """Return (name, text) of the container's own file, nothing if there is none."""
+    return ((f"the container's {name}", own.decode("utf-8", "surrogateescape")),) if own else ()
+
+
 def gather_environ_files(settings: Settings, own: bytes | None) -> tuple[tuple[str, str], ...]:
     """Return (name, text) of every environment file, in the order in which they count.
 
@@ -66,9 +71,7 @@ def _gather(
     suffix: str,
     built_in: tuple[tuple[str, str], ...],
 ) -> tuple[tuple[str, str], ...]:
-    texts = []
-    if own:
-        texts.append((f"the container's {own_name}", own.decode("utf-8", "surrogateescape")))
+    texts = list(own_file(own, own_name))
     system = _read_folder(os.path.join(settings.sysconf_path, folder), suffix)
     texts += built_in if system is None else system
     texts += _read_folder(os.path.join(settings.config_path, folder), suffix) or ()

@@ -111,8 +111,13 @@ class ImageServer:
             os.waitpid(self._pid, 0)
             self._pid = 0
 
-    def attach(self, kernel: Kernel, target: str) -> None:
+    def attach(self, kernel: Kernel, target: str, flags: int = 0) -> None:
         """Mount the image at `target`, an absolute path, and let the server start.
+
+        Args:
+            kernel: the way to system calls.
+            target: where.
+            flags: of mount(2), beside those that every image has.
 
         Raises:
             KernelError: if the kernel refuses.
@@ -125,7 +130,7 @@ class ImageServer:
                 self.image,
                 target,
                 "fuse.squashfuse",
-                MS_NOSUID | MS_NODEV | MS_RDONLY,
+                MS_NOSUID | MS_NODEV | MS_RDONLY | flags,
                 data + ",allow_other,default_permissions",
             )
             _send_descriptor(self._socket, fd)
@@ -134,15 +139,18 @@ class ImageServer:
             self._socket.close()
         self._target = target
 
-    def wait_until_ready(self) -> None:
+    def wait_until_ready(self, target: str = "") -> None:
         """Wait until the server answers.
+
+        Args:
+            target: the way to what is mounted, if not that of `attach`.
 
         Raises:
             UnsupportedError: with the server's own words, if it cannot serve.
         """
         self.reap()
         try:
-            os.stat(self._target)
+            os.stat(target or self._target)
         except OSError as error:
             text = os.pread(self._messages, _MESSAGE_LIMIT, 0).decode("utf-8", "replace")
             last = text.strip().rpartition("\n")[2] or os.strerror(error.errno or 0)

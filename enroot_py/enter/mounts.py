@@ -13,9 +13,10 @@ import os
 from stat import S_ISDIR
 
 from enroot_py import log
-from enroot_py.errors import KernelError
+from enroot_py.errors import EnrootError, KernelError
 from enroot_py.linux.kernel import MNT_DETACH, Kernel
 from enroot_py.linux.path import Place, resolve
+from enroot_py.plan.fstab import SQUASHFS
 from enroot_py.plan.mount_options import (
     MS_BIND,
     MS_MOVE,
@@ -41,6 +42,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from enroot_py.enter.data_images import DataImages
     from enroot_py.plan.fstab import Mount
 
 _PROPAGATIONS = (
@@ -70,7 +72,10 @@ class Mounter:
     Attributes:
         rootfs: absolute host path of the rootfs.
         root_fd: a descriptor (O_PATH) of it.
+        data_images: servers of the squashfs files that entries may name, if there are any.
     """
+
+    data_images: DataImages | None = None
 
     def __init__(self, kernel: Kernel, rootfs: str, *, locked: bool) -> None:
         """Open the rootfs.
@@ -96,14 +101,15 @@ class Mounter:
         """Perform entries in order.
 
         Raises:
-            KernelError: naming both ends, unless the entry has `nofail`, which makes it a warning,
-                or with `silent` nothing at all.
+            KernelError: naming both ends.
+            UnsupportedError: for a squashfs file that cannot be served. With `nofail` each is a
+                warning, with `silent` not even that.
         """
         for mount in mounts:
             try:
                 _Entry(self, mount).perform()
-            except KernelError as error:
-                failure = _describe(mount, error)
+            except EnrootError as error:
+                failure = _describe(mount, error) if isinstance(error, KernelError) else error
                 if "nofail" not in mount.options:
                     raise failure from error
                 if "silent" not in mount.options or "loud" in mount.options:
@@ -122,11 +128,19 @@ def _describe(mount: Mount, error: KernelError) -> KernelError:
     code = error.errno or 0
     what = mount.target if verb == "unmount" else f"{mount.source} at {mount.target}"
     hint = _HINTS.get(code, "")
+    if code == errno.ENOTDIR and _is_squashfs(mount.source):
+        hint = f"{mount.source}:{mount.target}:{SQUASHFS} mounts what is in it"
     if code == errno.ENOENT and error.what == mount.source:
         hint = f"{mount.source} is not there"
     failure = KernelError(error.syscall, code, what, hint=hint)
     failure.args = (f"Cannot {verb} {what}: {os.strerror(code)}",)
     return failure
+
+
+def _is_squashfs(path: str) -> bool:
+    from enroot_py.squashfs.superblock import is_squashfs
+
+    return is_squashfs(path)
 
 
 class _Entry:
@@ -208,6 +222,12 @@ class _Entry:
                 self.kernel.mount("", place.path, "", flags)
 
     def attach_file_system(self, source_fd: int, place: Place) -> None:
+        if self.mount.fstype == SQUASHFS:
+            from enroot_py.enter.data_images import is_served, mount_data
+
+            if is_served(self.mount):
+                mount_data(self.mounter.data_images, self.kernel, self.mount, place)
+                return
         flags = self.flags & ~MS_PROPAGATION
         if "rbind" not in self.options:
             flags &= ~MS_REC  # it came from an option such as rslave

@@ -13,7 +13,7 @@ from enroot_py.enter.configuration import (
     ENVIRON,
     FSTAB,
     gather_environ_files,
-    gather_mount_files,
+    own_file,
     read_own_file,
 )
 from enroot_py.hooks.context import HookContext
@@ -39,9 +39,20 @@ if TYPE_CHECKING:
 
 
 def set_up(
-    kernel: Kernel, plan: StartPlan, mounter: Mounter, hooks: Iterable[Hook]
+    kernel: Kernel,
+    plan: StartPlan,
+    mounter: Mounter,
+    hooks: Iterable[Hook],
+    fstabs: Iterable[tuple[str, str]],
 ) -> tuple[dict[str, str], bytes | None]:
     """Mount, run hooks, mount.
+
+    Args:
+        kernel: the way to system calls.
+        plan: says what.
+        mounter: performs mounts.
+        hooks: to be run.
+        fstabs: (name, text) of the host's fstab files.
 
     Returns:
         The container's environment, and the command script of the configuration script, if any.
@@ -49,15 +60,15 @@ def set_up(
     context = _hook_context(kernel, plan, mounter)
     variables = host_variables(plan, context.rootfs, pid=context.pid)
     environ = context.environ
-    own = read_own_file(mounter.root_fd, ENVIRON)
-    for _, text in gather_environ_files(plan.settings, own):
+    variable_file = read_own_file(mounter.root_fd, ENVIRON)
+    for _, text in gather_environ_files(plan.settings, variable_file):
         environ.update(parse_environ(text, variables))
     script = _open_script(plan, context)
     if script is not None:
         environ.update(script.environ())
     environ.update(plan.environ)
-    own = read_own_file(mounter.root_fd, FSTAB)
-    mounts = plan_mounts(gather_mount_files(plan.settings, own), plan, variables)
+    own = own_file(read_own_file(mounter.root_fd, FSTAB), FSTAB)
+    mounts = plan_mounts((*own, *fstabs), plan, variables)
     mounter.apply(mounts_of_pass(mounts, BEFORE_HOOKS))
     edits = run_hooks(context, hooks, script)
     mounter.apply(edits.mounts)

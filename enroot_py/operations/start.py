@@ -8,6 +8,7 @@ Source: enroot 4.1.2 src/runtime.sh, runtime::start() and runtime::_start(), for
 
 from __future__ import annotations
 
+from enroot_py.enter.configuration import gather_mount_files
 from enroot_py.enter.namespaces import enter_namespaces
 from enroot_py.enter.process import close_on_exec, is_open
 from enroot_py.enter.rootfs import RootfsMount, make_workdir, seal_rootfs
@@ -18,6 +19,7 @@ from enroot_py.linux.capabilities import drop_privileges
 from enroot_py.linux.kernel import Kernel
 from enroot_py.operations.start_files import (
     find_rootfs,
+    prepare_data_images,
     prepare_image,
     read_directives,
     read_rc,
@@ -58,10 +60,12 @@ def start(
     settings = settings or load_settings(directives=read_directives(spec.conf))
     plan = plan_start(spec, settings, observe_host(), find_rootfs(spec.target, settings))
     hooks = find_hooks(plan.settings)
+    fstabs = gather_mount_files(plan.settings, None)
     rc = read_rc(plan.rc)
     kept = tuple(fd for fd in plan.preserve_fds if is_open(fd))
     make_workdir(plan.workdir, plan.host.euid)
     server, unpack = prepare_image(plan)
+    data_images = prepare_data_images(plan, fstabs)
     enter_namespaces(kernel, plan.namespaces)
     rootfs = RootfsMount(kernel, plan, server=server, unpack=unpack)
     rootfs.begin()
@@ -70,8 +74,9 @@ def start(
     from enroot_py.operations.set_up import set_up
 
     mounter = rootfs.finish()
+    mounter.data_images = data_images
     with RootfsLock(mounter.rootfs):
-        environ, own_rc = set_up(kernel, plan, mounter, hooks)
+        environ, own_rc = set_up(kernel, plan, mounter, hooks, fstabs)
     seal_rootfs(mounter, writable=plan.writable)
     close_on_exec(kernel, kept)
     switch_root(kernel, mounter.root_fd)

@@ -8,15 +8,17 @@ import stat
 from enroot_py.enter.image import ImageServer, find_server
 from enroot_py.errors import NotFoundError, StoreError, UsageError
 from enroot_py.linux.path import read_file
+from enroot_py.plan.fstab import SQUASHFS, parse_fstab
 from enroot_py.plan.start import RootfsSource, StartPlan
 from enroot_py.squashfs.superblock import is_squashfs, read_superblock
 from enroot_py.store.containers import find_container
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from contextlib import AbstractContextManager
 
+    from enroot_py.enter.data_images import DataImages
     from enroot_py.settings import Settings
 
 _LARGEST_SCRIPT = 16 << 20
@@ -91,6 +93,30 @@ def prepare_image(plan: StartPlan) -> tuple[ImageServer | None, Callable[[], str
     if inside.pid:
         server.reap()
     return server, unpack
+
+
+def prepare_data_images(plan: StartPlan, fstabs: Iterable[tuple[str, str]]) -> DataImages | None:
+    """Fork a server for each squashfs file that `--mount` or the host's fstab files name.
+
+    Args:
+        plan: says what `--mount` asked for.
+        fstabs: (name, text) of the host's fstab files.
+
+    Raises:
+        As `DataImages.prepare`, and InvalidMountError for an entry that cannot be understood.
+    """
+    texts = [entry for entry in fstabs if SQUASHFS in entry[1]]
+    if not texts and not any(mount.fstype == SQUASHFS for mount in plan.mounts):
+        return None
+    from enroot_py.enter.data_images import DataImages
+
+    inside = plan.namespaces
+    environment = plan.settings.environment
+    images = DataImages(environment, uid=inside.uid, gid=inside.gid)
+    for origin, text in texts:
+        images.prepare(parse_fstab(text, environment, origin))
+    images.prepare(plan.mounts)
+    return images
 
 
 def read_directives(conf: str) -> tuple[tuple[str, str], ...]:

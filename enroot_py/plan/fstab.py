@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 else:
     from enroot_py.record import NamedTuple
 
+SQUASHFS = "squashfs"
+"""The type of an entry that mounts what is in a squashfs file, or on such a block device."""
+
 _NAME_START = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_")
 _NAME = _NAME_START | frozenset("0123456789")
 
@@ -130,6 +133,7 @@ def _complete(fields: list[str], text: str, origin: str) -> Mount:
     /src bind                /src /src none bind
     /src /dst                /src /dst none rbind,x-create=auto
     /src /dst bind           /src /dst none bind
+    /file /dst squashfs      /file /dst squashfs x-create=dir
     none /dst devpts         none /dst devpts
     ======================== ===============================================
     """
@@ -148,6 +152,8 @@ def _complete(fields: list[str], text: str, origin: str) -> Mount:
             fstype = "tmpfs"
     else:
         target = target or source
+        if fstype == SQUASHFS:
+            options = options or "x-create=dir"
         if fstype in ("", "none"):
             fstype = "none"
             options = options or "rbind,x-create=auto"

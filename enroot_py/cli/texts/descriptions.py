@@ -140,6 +140,7 @@ DESCRIPTIONS = {
             ("enroot start work", "a shell"),
             ("enroot start --root --rw work apt-get install -y gdb", "change the container"),
             ("enroot start -m /data:/mnt -e DEBUG=1 tool.sqsh tool --fast", "from an image"),
+            ("enroot start -m set.sqsh:/set:squashfs work ls /set", "see into a squashfs file"),
         ),
         variables=(
             "ENROOT_DATA_PATH",
