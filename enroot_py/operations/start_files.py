@@ -8,6 +8,7 @@ import stat
 from enroot_py.enter.image import ImageServer, find_server
 from enroot_py.errors import NotFoundError, StoreError, UsageError
 from enroot_py.linux.path import read_file
+from enroot_py.log import warn
 from enroot_py.plan.fstab import SQUASHFS, parse_fstab
 from enroot_py.plan.start import RootfsSource, StartPlan
 from enroot_py.squashfs.superblock import is_squashfs, read_superblock
@@ -83,6 +84,11 @@ def prepare_image(plan: StartPlan) -> tuple[ImageServer | None, Callable[[], str
 
     if not plan.rootfs.is_image:
         return None, unpack
+    if not plan.settings.native_overlayfs:
+        warn(
+            "ENROOT_NATIVE_OVERLAYFS is off, but the kernel's overlayfs is used all the same:"
+            " fuse-overlayfs is not supported"
+        )
     environment = plan.settings.environment
     program = find_server(environment)
     if not program:

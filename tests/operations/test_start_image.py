@@ -89,6 +89,13 @@ def test_an_existing_file_can_be_changed_in_a_writable_container(
     assert images.start("--rw", str(images.image), "sh", "-c", script, **environ) == "1\n"
 
 
+def test_a_wish_for_fuse_overlayfs_is_answered(images: Images) -> None:
+    for target, warnings in ((str(images.image), 1), ("box", 0)):
+        done = images.call("enroot", "start", target, "echo", "hi", ENROOT_NATIVE_OVERLAYFS="no")
+        assert (done.returncode, done.stdout) == (0, "hi\n")
+        assert done.stderr.count("fuse-overlayfs is not supported") == warnings
+
+
 def test_a_relative_path_and_a_link_lead_to_the_image(images: Images, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(images.image)
     for name in ("link", "./link", "inner/box image.sqsh"):

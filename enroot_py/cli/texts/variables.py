@@ -57,7 +57,7 @@ VARIABLES = {
     "ENROOT_ALLOW_SUPERUSER": "Let root keep his rights inside containers; off.",
     "ENROOT_ALLOW_HTTP": "Speak HTTP with registries; off. `redirects`: only where they redirect.",
     "ENROOT_ROOTFS_WRITABLE": "Make root filesystems writable, as --rw does; off.",
-    "ENROOT_NATIVE_OVERLAYFS": "Use the kernel's overlayfs; on.",
+    "ENROOT_NATIVE_OVERLAYFS": "The kernel's overlayfs is always used; off is warned of.",
     "ENROOT_REMAP_ROOT": "Be root inside, as --root does; off.",
     "ENROOT_UNSHARE_PID": "The same as --pid; off.",
     "ENROOT_UNSHARE_NET": "The same as --net; off.",

@@ -71,7 +71,7 @@ def read_fuse_mode() -> int:
 def examine_programs(native_overlayfs: bool) -> list[Finding]:
     """Return the findings about programs that are used where they are installed."""
     findings = []
-    squashfuse = shutil.which("squashfuse") or shutil.which("squashfuse_ll")
+    squashfuse = shutil.which("squashfuse")
     if squashfuse:
         findings.append(ok("squashfuse", squashfuse))
     else:
@@ -84,7 +84,11 @@ def examine_programs(native_overlayfs: bool) -> list[Finding]:
         )
     if not native_overlayfs:
         findings.append(
-            note("overlayfs", "ENROOT_NATIVE_OVERLAYFS is off", "export ENROOT_NATIVE_OVERLAYFS=y")
+            note(
+                "overlayfs",
+                "ENROOT_NATIVE_OVERLAYFS is off, and means nothing: the kernel's overlayfs is used",
+                "unset ENROOT_NATIVE_OVERLAYFS, and take it out of enroot.conf",
+            )
         )
     if shutil.which("bash") is None:
         findings.append(
