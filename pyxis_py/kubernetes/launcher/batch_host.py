@@ -151,6 +151,7 @@ class BatchHost:
             return
         self._cancel_timers()
         log("SIGTERM: the pod has to go")
+        self._controller.leaving = True
         warned = self._job.signal is not None
         why = "its pod is evicted"
         self._status = TERMINATED_STATUS

@@ -20,6 +20,9 @@ from pyxis_py.kubernetes.launcher.job_file import Job
 from pyxis_py.kubernetes.launcher.loop import Loop
 from pyxis_py.kubernetes.launcher.step_request import StepRequest
 
+EVICTION_DELAY = 3.0
+"""Seconds after which an evicted pod without tasks may leave."""
+
 
 class Node:
     """A node whose agent has joined.
@@ -59,6 +62,7 @@ class Controller:
         on_requeue: called when the script asks for another run.
         on_cancel: called with the content of a message that means the job, not one step.
         state: RUNNING, COMPLETING or COMPLETED.
+        leaving: whether the batch host's own pod is evicted.
         disrupted: whether the cluster took a node away: its pod was evicted, or its machine died.
     """
 
@@ -67,6 +71,7 @@ class Controller:
         self.on_requeue: Callable[[], None] = lambda: None
         self.on_cancel: Callable[[Mapping[str, Any]], None] = lambda content: None
         self.state = "RUNNING"
+        self.leaving = False
         self.disrupted = False
         self.start = time.time()
         self.end: float | None = None
@@ -112,15 +117,26 @@ class Controller:
         self.nodes[index] = node
         if before is not None and before.channel is not None:
             before.channel.close("another pod has taken its place")
-        channel.on_frame = lambda kind, payload: self._hear(index, kind)
+        channel.on_frame = lambda kind, payload: self._hear(index, kind, payload)
         channel.on_close = lambda reason: self._lost(index, node, reason)
         self.on_joined()
         self._schedule()
 
-    def _hear(self, index: int, kind: int) -> None:
-        if kind == messages.EVICTED:
+    def _hear(self, index: int, kind: int, payload: bytes) -> None:
+        if kind != messages.EVICTED:
+            return
+        if not messages.decode(payload)["idle"]:
             self.disrupted = True
             log(f"{self._job.hosts[index]}: its pod is evicted")
+        else:
+            # If this pod has to go as well, the script may still need the other one.
+            self._loop.call_later(EVICTION_DELAY, lambda: self._dismiss(index))
+
+    def _dismiss(self, index: int) -> None:
+        """Let an evicted pod leave; its steps fail then, and the script goes on without it."""
+        node = self.nodes.get(index)
+        if self.state == "RUNNING" and not self.leaving and node and node.channel:
+            node.channel.send(messages.JOB_OVER, messages.encode({"status": 0}))
 
     def _lost(self, index: int, node: Node, reason: str) -> None:
         if self.nodes.get(index) is node:

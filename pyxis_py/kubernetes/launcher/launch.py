@@ -96,6 +96,7 @@ def launch_content(
         "directory": _directory(srun, container),
         "umask": umask,
         "streams": streams.modes,
+        "stdinTask": streams.stdin_task,
         "append": srun.text("open-mode").startswith("a"),
         "unbuffered": srun.has("unbuffered"),
         "imageKept": None if container is None else container.kept,

@@ -99,8 +99,9 @@ class Link:
         self._agent.local = {
             **self._agent.local, CONTROLLER_VARIABLE: f"{channel.peer} {port}",
         }  # fmt: skip
+        log(f"node {self._job.host} of job {self._job.job_id} has joined")
         if self._evicted:
-            channel.send(messages.EVICTED, b"{}")
+            self._tell_evicted()
 
     def _closed(self, reason: str) -> None:
         self._channel = None
@@ -159,8 +160,8 @@ class Link:
             return
         self._evicted = True
         log("SIGTERM: the pod has to go")
-        if self._channel is not None and self._joined:
-            self._channel.send(messages.EVICTED, b"{}")
+        self._agent.on_idle = self._tell_evicted
+        self._tell_evicted(first=True)
         warning = self._warning()
         grace = self._job.grace
         actions = {
@@ -171,6 +172,14 @@ class Link:
         for deadline in eviction_deadlines(grace, warned=bool(warning)):
             self._loop.call_later(deadline.seconds, actions[deadline.action])
         self._loop.call_later(max(0.0, grace - 1.0), lambda: self._leave(TERMINATED_STATUS))
+
+    def _tell_evicted(self, *, first: bool = False) -> None:
+        if self._channel is None or not self._joined:
+            return
+        if first:
+            self._channel.send(messages.EVICTED, messages.encode({"idle": False}))
+        if self._agent.idle:
+            self._channel.send(messages.EVICTED, messages.encode({"idle": True}))
 
     def _warn(self, number: int) -> None:
         batch_only = self._job.signal is not None and self._job.signal.batch_only

@@ -20,7 +20,7 @@ JOB_OVER = 2
 SIGNAL_STEPS = 3
 """batch host: signal, and step (null for all)."""
 EVICTED = 4
-"""agent: its pod got SIGTERM, and has little time left."""
+"""agent: its pod got SIGTERM, and has little time left; idle: it has no tasks any more."""
 
 # A command and the batch host
 CREATE_STEP = 10

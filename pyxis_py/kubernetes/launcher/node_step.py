@@ -6,6 +6,7 @@ import os
 import pty
 import signal
 import termios
+import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -41,6 +42,9 @@ if TYPE_CHECKING:
 DRAIN_LIMIT = 2.0
 """Seconds that streams stay open after the last task of the step, for what still comes."""
 
+TERM_INTERVAL = 1.0
+"""Seconds in which a second SIGTERM is the same one."""
+
 
 class LaunchError(Exception):
     """Tasks that cannot be started as they were asked for."""
@@ -71,6 +75,7 @@ class NodeStep:
         self._files: set[str] = set()
         self._taken = 0
         self._over = False
+        self._terminated = -TERM_INTERVAL
         channel.on_frame = self._frame
         channel.on_close = lambda reason: self.abort()
         channel.on_drained = self._resume
@@ -147,11 +152,11 @@ class NodeStep:
                 fd = os.open(path, os.O_RDONLY)
             else:
                 fd = self._create(path, content)
-        elif mode == "srun" and stream == 0:
+        elif mode == "srun" and stream == 0 and self._is_fed(task.number, content):
             fd, ours = os.pipe()
             os.set_blocking(ours, False)
             task.stdin = Sink(self._loop, ours, owned=True)
-        elif mode == "srun":
+        elif mode == "srun" and stream > 0:
             ours, fd = _terminal() if content["unbuffered"] else os.pipe()
             task.sources[stream] = LineSource(
                 self._loop, ours, partial(self._output, task.number, stream),
@@ -161,6 +166,10 @@ class NodeStep:
             fd = os.open(os.devnull, os.O_RDONLY if stream == 0 else os.O_WRONLY)
         opened.append(fd)
         return fd
+
+    def _is_fed(self, number: int, content: Mapping[str, Any]) -> bool:
+        """Whether srun's standard input is (also) this task's."""
+        return content["stdinTask"] in (messages.ALL_TASKS, number)
 
     def _create(self, path: str, content: Mapping[str, Any]) -> int:
         """Open an output file; tasks that share it write one behind the other."""
@@ -222,7 +231,16 @@ class NodeStep:
             self._channel.send(messages.STDIN_TAKEN, messages.encode({"bytes": taken}))
 
     def signal(self, number: int) -> None:
-        """Signal all tasks, each with its group."""
+        """Signal all tasks, each with its group.
+
+        SIGTERM may come twice at the end of a job, from the batch host and through srun, which has
+        it from there as well; it is meant once.
+        """
+        now = time.monotonic()
+        if number == signal.SIGTERM:
+            if now - self._terminated < TERM_INTERVAL:
+                return
+            self._terminated = now
         for task in self._tasks.values():
             if task.running and task.pid:
                 signal_group(task.pid, number)

@@ -61,6 +61,7 @@ class StepClient:
         self._grace: Timer | None = None
         self._interrupted = 0.0
         self._signals: list[int] = []
+        self._failed: set[int] = set()
         self._report = TaskReport(loop, srun, client.job.hosts)
         self._name = str(client.job.job_id)
         self._controller = call_controller(client, loop)
@@ -186,7 +187,7 @@ class StepClient:
 
     def _agent_left(self, node: int, reason: str) -> None:
         self._channels.pop(node, None)
-        if any(where == node for where in self._running.values()):
+        if node in self._running.values():
             # The batch host knows more about it, and tells in a moment.
             text = f"the agent of {self._client.job.hosts[node]} is lost: {reason or 'it has left'}"
             self._loop.call_later(1.0, lambda: self._lose_node(node, text))
@@ -195,9 +196,13 @@ class StepClient:
             self._check_over()
 
     def _lose_node(self, node: int, text: str) -> None:
-        """Give up the tasks of a node that is lost; those of others are ended."""
-        if not any(where == node for where in self._running.values()):
+        """Give up the tasks of a node that is lost; those of others are ended.
+
+        A node all of whose tasks did well is not missed.
+        """
+        if node not in self._failed and node not in self._running.values():
             return
+        self._failed.discard(node)
         complain("srun", f"step {self._name}: {text}")
         channel = self._channels.pop(node, None)
         if channel is not None:
@@ -219,9 +224,11 @@ class StepClient:
         if node is None:
             return
         if status:
+            self._failed.add(node)
             self._report.add(task, node, status)
             self.code = max(self.code, exit_code(status))
             if self._srun.kill_on_bad_exit and self._running:
+                self._report.flush()
                 complain("srun", f"step {self._name} is ended: a task failed (--kill-on-bad-exit)")
                 self._kill()
         if self._srun.wait and self._grace is None and self._running:
@@ -244,9 +251,6 @@ class StepClient:
             # No task is there yet: the signal means srun.
             self._fail(128 + number)
             return
-        if not self._srun.has("quiet"):
-            name = signal.Signals(number).name
-            print(f"srun: step {self._name}: forwarding {name}", file=sys.stderr, flush=True)
         self._signal(number)
 
     def _interrupt(self) -> None:

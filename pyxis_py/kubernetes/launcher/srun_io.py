@@ -26,6 +26,7 @@ class StepStreams:
     Attributes:
         modes: for stdin, stdout and stderr, what agents do with them: "null", "srun", "output"
             (stderr goes where stdout goes) or "file:PATTERN".
+        stdin_task: the task that gets srun's standard input, or all.
     """
 
     def __init__(
@@ -44,7 +45,7 @@ class StepStreams:
         self._sinks: dict[int, Sink] = {}
         self._only: dict[int, int] = {}
         self._stdin = -1
-        self._stdin_task = messages.ALL_TASKS
+        self.stdin_task = messages.ALL_TASKS
         self.modes = [self._plan_stdin(), *self._plan_outputs()]
         self._labels: dict[tuple[int, int], Labels] = {}
         if srun.has("label"):
@@ -67,7 +68,7 @@ class StepStreams:
         if text.lower() in ("", "all"):
             self._stdin = 0
         elif text.isdecimal():
-            self._stdin, self._stdin_task = 0, int(text)
+            self._stdin, self.stdin_task = 0, int(text)
         elif is_per_task(text):
             return f"file:{text}"
         else:
@@ -180,7 +181,7 @@ class StepStreams:
             data = os.read(self._stdin, _CHUNK)
         except OSError:
             data = b""
-        payload = messages.encode_stream(self._stdin_task, 0, data)
+        payload = messages.encode_stream(self.stdin_task, 0, data)
         for node, channel in self._channels.items():
             channel.send(messages.STDIN, payload)
             self._sent[node] += len(data)
