@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import statistics
 import subprocess
 import sys
@@ -43,6 +44,7 @@ def run(report: Report, folder: Path, *, full: bool) -> None:
         large = make_large_image(small, rig.shared / "large.sqsh", LARGE if full else LARGE >> 2)
         with rig.plugstack(plugin_line(rig)):
             through_the_plugin(report, rig, str(small), str(large))
+            without_a_server(report, rig, str(small), str(large))
         through_the_wrapper(report, rig, str(small))
     finally:
         rig.stop()
@@ -63,11 +65,16 @@ def make_large_image(small: Path, large: Path, size: int) -> Path:
     return large
 
 
-def take_turns(rig: Rig, commands: dict[str, tuple[str, ...]]) -> dict[str, float]:
-    """Median milliseconds of each command, run turn by turn."""
+def take_turns(
+    rig: Rig, commands: dict[str, tuple[str, ...]], *, idle: bool = True
+) -> dict[str, float]:
+    """Median milliseconds of each command, run turn by turn; on idle nodes if asked."""
     walls: dict[str, list[float]] = {name: [] for name in commands}
     for turn in range(RUNS + 1):
         for name, words in commands.items():
+            # A node that is still completing a job makes the next one wait for the scheduler.
+            if idle:
+                rig.wait_until_idle()
             started = time.perf_counter()
             done = rig.run(*words)
             if done.returncode:
@@ -86,6 +93,8 @@ def through_the_plugin(report: Report, rig: Rig, small: str, large: str) -> None
         "large image": (*one, f"--container-image={large}", "true"),
         "8 tasks": ("srun", "-N1", "-n8", "true"),
         "8 tasks, image": ("srun", "-N1", "-n8", image, "true"),
+        "64 tasks": ("srun", "-N1", "-n64", "-O", "true"),
+        "64 tasks, image": ("srun", "-N1", "-n64", "-O", image, "true"),
         "4 nodes": ("srun", "-N4", "-n4", "true"),
         "4 nodes, image": ("srun", "-N4", "-n4", image, "true"),
     })  # fmt: skip
@@ -93,8 +102,32 @@ def through_the_plugin(report: Report, rig: Rig, small: str, large: str) -> None
     report.ratio("plugin: image", times["image"] - times["srun"], 60, unit="ms")
     report.ratio("plugin: large image", times["large image"] - times["srun"], 60, unit="ms")
     report.ratio("plugin: 8 tasks", times["8 tasks, image"] - times["8 tasks"], 70, unit="ms")
+    first = times["image"] - times["srun"]
+    further = (times["64 tasks, image"] - times["64 tasks"] - first) / 63
+    report.ratio("plugin: each further of 64 tasks", further, 2, unit="ms")
     report.ratio("plugin: 4 nodes", times["4 nodes, image"] - times["4 nodes"], 80, unit="ms")
     joining(report, rig, image)
+
+
+def without_a_server(report: Report, rig: Rig, small: str, large: str) -> None:
+    """The same on a node without squashfuse: the first step that has an image unpacks it."""
+    program = shutil.which("squashfuse")
+    if program is None:
+        report.absent("squashfuse")
+        return
+    one = ("srun", "-N1", "-n1", "-w", "node1")
+    rig.as_root(1, "mount", "--bind", "/dev/null", program)
+    try:
+        times = take_turns(rig, {
+            "srun": (*one, "true"),
+            "image": (*one, f"--container-image={small}", "true"),
+            "large image": (*one, f"--container-image={large}", "true"),
+        })  # fmt: skip
+    finally:
+        rig.as_root(1, "umount", program)
+    for name in ("image", "large image"):
+        more = times[name] - times["srun"]
+        report.ratio(f"plugin, no squashfuse: {name}", more, 60, unit="ms")
 
 
 def joining(report: Report, rig: Rig, image: str) -> None:
@@ -107,7 +140,7 @@ def joining(report: Report, rig: Rig, image: str) -> None:
         times = take_turns(rig, {
             "bare 1": (*on, "-n1", "true"), "joined 1": (*on, "-n1", name, "true"),
             "bare 6": (*on, "-n6", "true"), "joined 6": (*on, "-n6", name, "true"),
-        })  # fmt: skip
+        }, idle=False)  # fmt: skip
     finally:
         rig.run("scancel", "--state=RUNNING", f"--user={rig.user.pw_name}")
         holder.communicate(timeout=60)

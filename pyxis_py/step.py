@@ -10,6 +10,7 @@ Source: pyxis 0.24 pyxis_slurmstepd.c, enroot_container_create() and enroot_cont
 from __future__ import annotations
 
 import os
+import sys
 
 from enroot_py import (
     CommandError,
@@ -23,6 +24,7 @@ from enroot_py import (
 )
 from pyxis_py.pause import pause_program
 from pyxis_py.plan import CREATE, DIRECT, IMPORTER, RC_LOCAL, URI, rc_local_mount
+from pyxis_py.site_on_demand import add_site_on_demand
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -248,9 +250,10 @@ def _rc_local(folder: str) -> str:
 
 def _become(spec: StartSpec, settings: Settings, fault_fd: int) -> NoReturn:
     """The child: become the container; never returns to the caller's code."""
-    status = 1
+    status = 0
     try:
         set_log_sink(_print_message)
+        add_site_on_demand()
         _place_pause_program(fault_fd)
         os.dup2(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC), 0)
         start(spec, settings=settings)
@@ -259,8 +262,12 @@ def _become(spec: StartSpec, settings: Settings, fault_fd: int) -> NoReturn:
         status = error.exit_code
     except OSError as error:
         _report(fault_fd, f"{error.strerror}: {error.filename}\n")
+        status = 1
     finally:
-        os._exit(status)
+        if not status:
+            # Something that nobody has foreseen; what is printed is shown as the log.
+            sys.excepthook(*sys.exc_info())
+        os._exit(status or 1)
 
 
 def _print_message(level: str, text: str) -> None:

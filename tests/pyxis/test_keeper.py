@@ -15,11 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from enroot_py import EnrootError
+from enroot_py import EnrootError, load_settings
+from pyxis_py import step
 from pyxis_py.job import JobFacts
 from pyxis_py.keeper_process import KeeperProcess, ask, encode_request
 from pyxis_py.options import OPTIONS
 from pyxis_py.pause import pause_program, waiting_program
+from pyxis_py.plan import DIRECT, FILE, StepPlan
 from pyxis_py.records import Answer, decode_answer
 from tests.slurm.images import make_image
 
@@ -149,6 +151,41 @@ def test_a_keeper_lingers_in_a_page_of_memory_until_the_tasks_have_ended(tmp_pat
     assert os.readlink(descriptors / "3").startswith("mnt:")
     line.close()
     keeper.wait()
+
+
+@pytest.mark.kernel
+def test_an_image_that_nothing_serves_is_unpacked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image = make_image(tmp_path / "image.sqsh")
+    (tmp_path / "empty").mkdir()
+    monkeypatch.setenv("PATH", str(tmp_path / "empty"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    keeper, line, answer = start(tmp_path, ("container-image", str(image)))
+    assert answer.status == "ok", answer
+    assert Path(f"/proc/{answer.pid}/root/bin/busybox").is_file()
+    line.close()
+    keeper.wait()
+
+
+@pytest.mark.kernel
+def test_what_nobody_has_foreseen_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    image = make_image(tmp_path / "image.sqsh")
+
+    def fail(*_: object, **__: object) -> None:
+        raise KeyError("a fault of ours")
+
+    monkeypatch.setattr(step, "start", fail)
+    plan = StepPlan(
+        DIRECT, "c", temporary=True, pid=0, origin=FILE, image=str(image), load=False, mounts=(),
+        keep_environ=(), workdir="", save="", entrypoint=False, entrypoint_log=False, unshare=(),
+        gpus="", devices=(), print_digest=False, import_timeout=0,
+    )  # fmt: skip
+    with pytest.raises(EnrootError, match="exit code 1"):
+        step.start_container(plan, str(image), load_settings(), folder=str(tmp_path), environ=())
+    assert "a fault of ours" in capfd.readouterr().err
 
 
 @pytest.mark.kernel
