@@ -232,4 +232,6 @@ def submitter() -> Submitter:
     except KeyError:
         user, home = os.environ.get("USER", str(uid)), os.environ.get("HOME", "/")
     groups = tuple(sorted(set(os.getgroups()) - {gid}))
-    return Submitter(user, uid, gid, groups, home, os.uname().nodename, os.getcwd())
+    umask = os.umask(0o077)
+    os.umask(umask)
+    return Submitter(user, uid, gid, groups, home, os.uname().nodename, os.getcwd(), umask)

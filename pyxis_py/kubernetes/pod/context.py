@@ -28,7 +28,10 @@ LONGEST_NAME = 63
 
 @dataclass(frozen=True, slots=True)
 class Submitter:
-    """Who submits, from where. Ids are numeric; `directory` and `home` are absolute."""
+    """Who submits, from where. Ids are numeric; `directory` and `home` are absolute.
+
+    `umask` is that of the shell, which Slurm gives to the job as well.
+    """
 
     user: str
     uid: int
@@ -37,6 +40,7 @@ class Submitter:
     home: str = "/"
     host: str = "localhost"
     directory: str = "/"
+    umask: int = 0o022
 
 
 @dataclass(frozen=True, slots=True)

@@ -106,6 +106,11 @@ def job_file(context: Context, exports: Exports) -> str:
         "batchHostIndex": 0,
         "controlPort": CONTROL_PORT,
         "output": posixpath.join(base, job.output or _default_output(context)),
+        "umask": context.options.submitter.umask,
+        "containerImage": job.container.image,
+        "containerMounts": [
+            posixpath.normpath(posixpath.join("/", entry.target)) for entry in job.container.mounts
+        ],
         "containerEnv": list(job.container.env),
         "exportEnv": dict(exports.plain),
         "secretEnv": [name for name, _ in exports.secret],
