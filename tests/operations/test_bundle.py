@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 
 from enroot_py.operations.bundle import runner
 from enroot_py.operations.bundle.header import SIZE, make_header
+from enroot_py.operations.bundle.write import PACKAGE, bundled_modules
 from tests.hooks.sandbox import Sandbox, sandbox_in
 
 
@@ -113,6 +115,49 @@ def test_removal_copes_with_closed_folders(tmp_path: Path) -> None:
     assert Path("/").exists()
 
 
+NOT_CARRIED = {
+    "enroot_py.operations.dry_run",  # no option of a bundle
+    "enroot_py.operations.extraction",  # of images; a bundle has unpacked its own
+    "enroot_py.layers.scan",  # enroot-mksquashovlfs, which is not among the programs of a bundle
+    "enroot_py.squashfs.options",
+    "enroot_py.squashfs.writer",
+}
+
+
+def test_what_is_carried_finds_what_it_imports() -> None:
+    names = {_module(path): path for path in bundled_modules()}
+    everything = {_module(path) for path in PACKAGE.rglob("*.py")}
+    wanted = set()
+    for path in names.values():
+        for node in _imports(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                wanted |= {alias.name for alias in node.names}
+            else:
+                wanted |= {
+                    str(node.module),
+                    *(f"{node.module}.{alias.name}" for alias in node.names),
+                }
+    assert wanted & everything - names.keys() == NOT_CARRIED
+
+
+def _module(path: Path) -> str:
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts).removesuffix(".__init__")
+
+
+def _imports(tree: ast.AST) -> Iterator[ast.Import | ast.ImportFrom]:
+    """Every import that may be executed: not those for type checkers."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield node
+        checking = isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING"
+        if not checking:
+            yield from _imports(node)
+        elif isinstance(node, ast.If):
+            for other in node.orelse:
+                yield from _imports(ast.Module([other], []))
+
+
 @pytest.mark.kernel
 class TestRuns:
     def test_elsewhere_with_a_read_only_home(self, sandbox: Sandbox, tmp_path: Path) -> None:
@@ -206,6 +251,14 @@ class TestRuns:
         program = make_bundle(sandbox, "--all")
         done = run(program, *words, cwd=tmp_path, **environ)
         assert done.stdout == "yes\n", done.stderr
+
+    def test_a_configuration_script(self, sandbox: Sandbox, tmp_path: Path) -> None:
+        conf = tmp_path / "own.conf"
+        conf.write_text("#ENROOT_ROOTFS_WRITABLE=y\nenviron() {\n    echo FROM_CONF=1\n}\n")
+        environ = {"TMPDIR": str(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path)}
+        words = ("-c", str(conf), "sh", "-c", "echo $FROM_CONF; touch /new && echo written")
+        done = run(make_bundle(sandbox), *words, cwd=tmp_path, **environ)
+        assert done.stdout == "1\nwritten\n", done.stderr
 
     def test_an_existing_file_is_kept(self, sandbox: Sandbox) -> None:
         program = make_bundle(sandbox)

@@ -331,4 +331,5 @@ DIFFERENCES = (
     ),
     differ("exec", "not found", _STATUS, status=127),
     differ("exec", "not executable", _STATUS, status=126),
+    differ("bundles", "unknown option", "a wrong option is an error: status 1", status=1),
 )

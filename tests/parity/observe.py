@@ -58,7 +58,7 @@ def _cell(text: str) -> str:
     if re.fullmatch(r"[\d:-]*:\d\d", text):
         return "TIME"
     text = re.sub(r"\b[1-9]\d{2,}\b", "N", text)
-    return re.sub(r"^S[s+]*$", "S", text)
+    return re.sub(r"^S[sN+]*$", "S", text)
 
 
 def variable_facts(text: str) -> list[str]:

@@ -132,7 +132,8 @@ class _Run:
     def _command(self, step: Step) -> tuple[list[str], dict[str, str]]:
         environ = {key: self._fill(value) for key, value in step.environ.items()}
         words = [self._fill(word) for word in step.words]
-        return [str(self.recorder.enroot), *words], {**self.world.environ, **environ}
+        program = self.world.root / step.program if step.program else self.recorder.enroot
+        return [str(program), *words], {**self.world.environ, **environ}
 
     def _begin(self, step: Step) -> subprocess.Popen[str]:
         command, environ = self._command(step)

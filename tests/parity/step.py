@@ -19,6 +19,7 @@ class Step:
         environ: variables beside the world's.
         look: what of stdout is compared: "lines", "sorted", "table", "variables" or "nothing".
         tree: what is walked afterwards: "container NAME", "image FILE", "names FOLDER" or "".
+        program: a program below the root that runs instead of `enroot`; made by an earlier step.
         background: it goes on running while the next steps run; it must print a line.
     """
 
@@ -28,6 +29,7 @@ class Step:
     environ: Mapping[str, str] = field(default_factory=dict)
     look: str = "lines"
     tree: str = ""
+    program: str = ""
     background: bool = False
 
 

@@ -33,11 +33,11 @@ OWN = ".enroot"
 # The start story, and nothing of the import story.
 _MODULES = (
     "*.py", "plan/**/*.py", "linux/**/*.py", "enter/**/*.py", "hooks/**/*.py", "gpu/**/*.py",
-    "operations/__init__.py", "operations/start.py", "operations/start_files.py",
-    "operations/set_up.py",
+    "operations/__init__.py", "operations/batch.py", "operations/start.py",
+    "operations/start_files.py", "operations/set_up.py",
     "operations/plumbing/**/*.py", "store/__init__.py", "store/containers.py", "store/locks.py",
     "squashfs/__init__.py", "squashfs/superblock.py", "cli/__init__.py", "cli/output.py",
-    "cli/plumbing*.py",
+    "cli/plumbing*.py", "cli/system_errors.py",
 )  # fmt: skip
 _PLUMBING = ("enroot-mount", "enroot-nsenter", "enroot-switchroot")
 _CONFIGURATION = ("hooks.d", "mounts.d", "environ.d")
