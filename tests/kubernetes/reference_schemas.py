@@ -123,8 +123,8 @@ def _duplicates(value: Any, schema: dict[str, Any], path: str) -> Iterator[str]:
 
 def _rules(manifest: dict[str, Any]) -> Iterator[str]:
     """The CEL rules of the CRDs that a new object can break."""
-    spec = manifest["spec"]
     if manifest["kind"] == "JobSet":
+        spec = manifest["spec"]
         in_order = spec.get("startupPolicy", {}).get("startupPolicyOrder") == "InOrder"
         if in_order and any("dependsOn" in job for job in spec["replicatedJobs"]):
             yield "$.spec: startupPolicy InOrder and dependsOn exclude each other"

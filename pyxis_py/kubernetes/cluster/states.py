@@ -291,8 +291,11 @@ def _times(evidence: Evidence, pods: Sequence[Object]) -> tuple[float | None, fl
         starts.append(status.get("startTime"))
         ends.append(status.get("completionTime"))
         found = conditions(made)
-        ends += [found[name].get("lastTransitionTime") for name in ("Completed", "Failed")
-                 if holds(found, name)]  # fmt: skip
+        ends += [
+            found[name].get("lastTransitionTime")
+            for name in ("Completed", "Complete", "Failed")
+            if holds(found, name)
+        ]
     starts += [(pod.get("status") or {}).get("startTime") for pod in pods]
     state = (evidence.job.made.get("status") or {}).get("state") or {}
     ends.append(state.get("lastTransitionTime"))

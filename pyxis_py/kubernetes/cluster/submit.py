@@ -45,20 +45,44 @@ def submit(client: ClusterClient, manifests: Sequence[Object]) -> Submission:
     """
     created: list[Object] = []
     try:
-        for manifest in manifests:
-            made = client.create(manifest)
-            created.append({**manifest, "metadata": made["metadata"]})
-            _hold(client, created[-1])
-    except BaseException as error:
-        # Ctrl-C as well: a job that nobody knows the number of must not stay.
+        _create_all(client, manifests, created)
+    except EnrootError as error:
         left = roll_back(client, created)
-        if left and isinstance(error, EnrootError):
-            raise ClusterError(f"{error}\nThese are left behind: {', '.join(left)}",
-                               hint=error.hint) from error  # fmt: skip
+        failed = _without_secrets(error, manifests, left)
+    except BaseException:
+        # Ctrl-C as well: a job that nobody knows the number of must not stay.
+        roll_back(client, created)
         raise
+    else:
+        failed = None
+    if failed is not None:
+        # Out here it does not drag along the error that it stands for.
+        raise failed
     warnings = _own(client, created)
     jobs = (read_job_object(made) for made in created if resource_of(made) in JOBS)
     return Submission(tuple(job for job in jobs if job is not None), tuple(warnings))
+
+
+def _create_all(client: ClusterClient, manifests: Sequence[Object], created: list[Object]) -> None:
+    for manifest in manifests:
+        made = client.create(manifest)
+        created.append({**manifest, "metadata": made["metadata"]})
+        _hold(client, created[-1])
+
+
+def _without_secrets(
+    error: EnrootError, manifests: Sequence[Object], left: Sequence[str]
+) -> EnrootError:
+    """The same error, without values that the server may have repeated from the Secret."""
+    text = str(error)
+    for manifest in manifests:
+        for value in manifest.get("stringData", {}).values():
+            text = text.replace(value, "…") if value else text
+    if left:
+        text += f"\nThese are left behind: {', '.join(left)}"
+    if text == str(error):
+        return error
+    return ClusterError(text, hint=error.hint)
 
 
 def roll_back(client: ClusterClient, created: Sequence[Object]) -> list[str]:

@@ -39,16 +39,19 @@ def install_kubectl(folder: Path) -> None:
 def test_kubectl_where_it_is_installed(tmp_path: Path) -> None:
     install_kubectl(tmp_path)
     assert isinstance(open_cluster()._transport, Kubectl)
-    assert isinstance(open_cluster("python")._transport, PythonClient)
+    found = open_cluster("python", kubeconfig=str(tmp_path / "config"))
+    assert isinstance(found._transport, PythonClient)
 
 
-def test_the_package_where_there_is_no_kubectl() -> None:
-    assert isinstance(open_cluster()._transport, PythonClient)
+def test_the_package_where_there_is_no_kubectl(tmp_path: Path) -> None:
+    found = open_cluster(kubeconfig=str(tmp_path / "config"))
+    assert isinstance(found._transport, PythonClient)
 
 
-def test_a_context_by_name() -> None:
-    assert open_cluster("python").namespace == "first"
-    assert open_cluster("python", context="b").namespace == "second"
+def test_a_context_by_name(tmp_path: Path) -> None:
+    config = str(tmp_path / "config")
+    assert open_cluster("python", kubeconfig=config).namespace == "first"
+    assert open_cluster("python", kubeconfig=config, context="b").namespace == "second"
 
 
 def test_neither(monkeypatch: pytest.MonkeyPatch) -> None:

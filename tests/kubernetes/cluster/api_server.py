@@ -91,6 +91,13 @@ class ApiServer:
         self._server.server_close()
         self._thread.join()
 
+    def reset(self) -> None:
+        """Forget everything that a test made or changed."""
+        fresh = ApiServer()
+        for name in ("kubernetes", "served", "forbidden", "admission", "logs", "open_logs",
+                     "requests", "objects", "namespaces"):  # fmt: skip
+            setattr(self, name, getattr(fresh, name))
+
     @property
     def url(self) -> str:
         """Scheme, address and port."""

