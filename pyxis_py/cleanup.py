@@ -12,11 +12,10 @@ from __future__ import annotations
 import ast
 import os
 import shutil
-import signal
-import time
 
 from enroot_py import EnrootError, NotFoundError, containers, remove
 from pyxis_py.heavy_work import add_libraries
+from pyxis_py.job_processes import end_job_processes, end_processes
 from pyxis_py.plan import belongs_to_job
 
 TYPE_CHECKING = False
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
     from enroot_py import Settings
 else:
     from enroot_py import NamedTuple
-
-_PATIENCE = 5.0  # seconds for killed processes to end
 
 
 class StepState(NamedTuple):
@@ -114,9 +111,11 @@ def clean_job(job: int, settings: Settings, *, folder: str, named: bool) -> list
         named: named containers end with their job as well.
     """
     failed = []
+    end_job_processes(job)
     for status in containers(settings=settings):
         if belongs_to_job(status.name, job, named=named):
-            _end_processes([process.pid for process in status.processes])
+            # Those that another job has joined to it: it ends with this one.
+            end_processes([process.pid for process in status.processes])
             failed += _remove(status.name, settings)
     try:
         names = os.listdir(folder)
@@ -130,18 +129,6 @@ def clean_job(job: int, settings: Settings, *, folder: str, named: bool) -> list
             else:
                 os.unlink(path)
     return failed
-
-
-def _end_processes(pids: list[int]) -> None:
-    """Kill what is left in a container whose slurmstepd was killed, and wait for the end."""
-    for pid in pids:
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-    deadline = time.monotonic() + _PATIENCE
-    while time.monotonic() < deadline and any(os.path.exists(f"/proc/{pid}") for pid in pids):
-        time.sleep(0.01)
 
 
 def _remove(name: str, settings: Settings) -> list[str]:

@@ -88,18 +88,71 @@ def test_a_step_whose_keeper_hangs_can_be_cancelled(rig: Rig, image: str) -> Non
     assert_up(rig)
 
 
-def test_a_killed_slurmstepd_leaves_nothing_after_the_job(rig: Rig, image: str) -> None:
+@pytest.mark.parametrize(
+    "flags",
+    [
+        (),  # straight from the image: its server, the keeper and the mounts have no folder
+        ("--container-writable", "--container-save=./never.sqsh"),
+        ("--container-unshare=ipc", "--container-remap-root"),
+    ],
+)
+def test_a_killed_slurmstepd_leaves_nothing_after_the_job(
+    rig: Rig, image: str, flags: tuple[str, ...]
+) -> None:
     ready = rig.shared / "orphaned"
+    ready.unlink(missing_ok=True)
     mount = f"--container-mounts={rig.shared}:/shared"
-    with rig.popen("srun", "-w", "node2", image, mount, "--container-writable",
-                   "--container-save=./never.sqsh", "sh", "-c",
-                   "echo $SLURM_JOB_ID > /shared/orphaned; sleep 60") as process:  # fmt: skip
+    with rig.popen("srun", "-w", "node2", "-n4", image, mount, *flags, "sh", "-c",
+                   "echo $SLURM_JOB_ID > /shared/orphaned; env -i sleep 9") as process:  # fmt: skip
         wait_for(ready)
+        time.sleep(0.5)  # the last task has begun as well
         for pid in stepds(ready.read_text().strip()):
             os.kill(pid, signal.SIGKILL)
         rig.run("scancel", ready.read_text().strip())
         process.communicate(timeout=60)
     assert_up(rig)
+    assert fuse_mounts(rig, 2) == []
+
+
+@pytest.mark.parametrize("victims", ["squashfuse", "pyxis-keeper", "sleep", "squash pyxis sleep"])
+def test_whatever_of_a_step_is_killed_leaves_nothing(rig: Rig, image: str, victims: str) -> None:
+    """The image's server, the keeper, the tasks, all of them; "slurmstepd" with them at last."""
+    with rig.popen("srun", "-w", "node2", "-J", "victims", "-n2", image, "sleep", "60") as process:
+        while not (steps := rig.run("squeue", "-hs", "-n", "victims", "-o", "%i").stdout.split()):
+            time.sleep(0.1)
+        job = steps[0].partition(".")[0]
+        while len(family(job)) < 4:  # two tasks, the keeper, the image's server
+            time.sleep(0.1)
+        for pid, words in family(job).items():
+            if any(victim in words for victim in victims.split()):
+                os.kill(pid, signal.SIGKILL)
+        if len(victims.split()) > 1:
+            for pid in stepds(job):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.3)
+        rig.run("scancel", job)
+        process.communicate(timeout=60)
+    assert_up(rig)
+    assert fuse_mounts(rig, 2) == []
+
+
+def family(job: str) -> dict[int, str]:
+    """The processes that a job's slurmstepds are the parents of, with their command lines."""
+    parents, found = stepds(job), {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent = int(path.read_text().rpartition(")")[2].split()[1])
+            words = path.with_name("cmdline").read_bytes().replace(b"\0", b" ").decode()
+        except OSError:
+            continue
+        if parent in parents and words and not words.startswith("slurmstepd"):
+            found[int(path.parent.name)] = words
+    return found
+
+
+def fuse_mounts(rig: Rig, node: int) -> list[str]:
+    mounts = rig.as_root(node, "cat", "/proc/mounts").stdout
+    return [line for line in mounts.splitlines() if " fuse" in line or "/run-" in line]
 
 
 def test_named_containers_end_with_their_job_where_the_site_says_so(rig: Rig, image: str) -> None:
@@ -111,6 +164,23 @@ def test_named_containers_end_with_their_job_where_the_site_says_so(rig: Rig, im
         gone = rig.run("srun", "-w", "node3", "--container-name=scoped", "true")
     assert gone.returncode != 0
     assert "no such container" in gone.stderr
+
+
+def test_named_containers_of_two_jobs_do_not_meet_under_job_scope(rig: Rig, image: str) -> None:
+    script = (
+        "srun --container-name=mine --container-writable {image}"
+        " sh -c 'echo {word} > /word; sleep 2'"
+        " && srun --container-name=mine cat /word"
+    )
+    with rig.plugstack(plugin_line(rig, "container_scope=job")):
+        jobs = [
+            rig.popen("salloc", "-Q", "-w", "node3", "-n1", "sh", "-c",
+                      script.format(image=image, word=word))
+            for word in ("first", "second")
+        ]  # fmt: skip
+        outputs = [job.communicate(timeout=60) for job in jobs]
+        assert [out for out, _ in outputs] == ["first\n", "second\n"], outputs
+        assert_up(rig)
 
 
 def test_a_site_can_keep_the_flags_from_sbatch(rig: Rig, image: str) -> None:

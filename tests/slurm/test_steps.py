@@ -154,6 +154,16 @@ def test_one_container_a_node_for_sixteen_tasks(rig: Rig, image: str) -> None:
     assert len({line.split()[1] for line in lines}) == 4
 
 
+def test_one_container_for_sixty_four_tasks_of_a_node(rig: Rig, image: str) -> None:
+    script = "echo $SLURM_LOCALID $(readlink /proc/self/ns/mnt) $(readlink /proc/self/ns/user)"
+    status, out, err = step(rig, "-n64", "-O", image, "sh", "-c", script)
+    lines = [line.split() for line in out.splitlines()]
+    assert status == 0, err
+    assert sorted(int(number) for number, _, _ in lines) == list(range(64)), err
+    assert len({(mounts, user) for _, mounts, user in lines}) == 1
+    assert rig.remains() == []
+
+
 def test_the_flags_stand_anywhere(rig: Rig, image: str) -> None:
     done = rig.run("pyxis-srun", image, "-w", "node1", "--container-workdir", "/opt", "-n", "2",
                    "-l", "--container-readonly", "pwd")  # fmt: skip
