@@ -117,7 +117,7 @@ def step_environment(base: Mapping[str, str], step: Step) -> dict[str, str]:
         base: the variables of srun, after --export.
     """
     environ = {name: value for name, value in base.items() if name not in _PODS}
-    for name in ("SLURM_CPUS_PER_TASK", "SLURM_STEP_GPUS", "SLURM_TASK_PID"):
+    for name in ("SLURM_STEP_GPUS", "SLURM_TASK_PID"):
         environ.pop(name, None)
     nodes = compress_hosts(step.hosts)
     counts = format_counts(len(share.tasks) for share in step.shares)
@@ -130,7 +130,6 @@ def step_environment(base: Mapping[str, str], step: Step) -> dict[str, str]:
         "SLURM_STEP_NUM_TASKS": tasks,
         "SLURM_STEP_TASKS_PER_NODE": counts,
         "SLURM_STEP_LAUNCHER_PORT": str(step.launcher[1]),
-        "SLURM_NODELIST": nodes,
         "SLURM_TASKS_PER_NODE": counts,
         "SLURM_DISTRIBUTION": step.distribution,
         "SLURM_LAUNCH_NODE_IPADDR": step.launcher[0],

@@ -81,7 +81,8 @@ def _become(program: Program) -> NoReturn:
         if program.cpus:
             os.sched_setaffinity(0, program.cpus)
         _enter(program.directory)
-        os.execvpe(program.argv[0], list(program.argv), dict(program.environ))
+        environ = {**program.environ, "SLURM_TASK_PID": str(os.getpid())}
+        os.execvpe(program.argv[0], list(program.argv), environ)
     except OSError as error:
         # As Slurm, which exits with the error's number: 2 for a program that is not there.
         code = error.errno or 1

@@ -20,6 +20,7 @@ from pyxis_py.kubernetes.launcher.client import (
     find_client,
 )
 from pyxis_py.kubernetes.launcher.command_line import CommandLineError
+from pyxis_py.kubernetes.launcher.deadlines import KILL_WAIT
 from pyxis_py.kubernetes.launcher.environment import Step
 from pyxis_py.kubernetes.launcher.launch import launch_content, read_programs
 from pyxis_py.kubernetes.launcher.loop import Loop, Timer
@@ -59,6 +60,7 @@ class StepClient:
         self._channels: dict[int, Channel] = {}
         self._running: dict[int, int] = {}
         self._grace: Timer | None = None
+        self._ended = False
         self._interrupted = 0.0
         self._signals: list[int] = []
         self._failed: set[int] = set()
@@ -229,11 +231,18 @@ class StepClient:
             self.code = max(self.code, exit_code(status))
             if self._srun.kill_on_bad_exit and self._running:
                 self._report.flush()
-                complain("srun", f"step {self._name} is ended: a task failed (--kill-on-bad-exit)")
-                self._kill()
+                self._end_for_failure()
         if self._srun.wait and self._grace is None and self._running:
             self._grace = self._loop.call_later(self._srun.wait, self._out_of_patience)
         self._check_over()
+
+    def _end_for_failure(self) -> None:
+        """The first failure ends the step; those that this ends are none."""
+        if not self._ended:
+            self._ended = True
+            complain("srun", f"step {self._name} is ended: a task failed (--kill-on-bad-exit)")
+            self._signal(signal.SIGTERM)
+            self._loop.call_later(KILL_WAIT, self._kill)
 
     def _out_of_patience(self) -> None:
         if self._running:
