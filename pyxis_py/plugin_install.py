@@ -2,8 +2,7 @@
 
 The line is marked by a comment before it, so that what an administrator has written besides stays
 as it is. Slurm reads plugstack.conf whenever srun, sbatch, salloc or slurmstepd starts: steps have
-the plugin at once; only slurmd itself has to be started again, and needs it for nothing that the
-first step would not do as well.
+the plugin at once; only slurmd itself has to be started again, which else runs no epilog of ours.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from enroot_py import NotFoundError, StoreError
+from pyxis_py.node_daemon import find_daemons, note_on
 from pyxis_py.plugin_build import LIBRARY
 from pyxis_py.plugin_config import parse_plugin_config
 
@@ -36,6 +36,7 @@ class Status:
         slurm: the release that runs here; "" if none is found.
         flags_shown: srun knows the flags.
         faults: what is wrong, in words; empty if steps can have containers.
+        notes: what an administrator should do besides.
     """
 
     plugstack: Path
@@ -45,6 +46,7 @@ class Status:
     slurm: str
     flags_shown: bool
     faults: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
 
 def find_plugstack() -> Path:
@@ -115,7 +117,10 @@ def status(plugstack: Path) -> Status:
         )
     elif not shown:
         faults.append("srun does not show the flags: `srun --help` says why")
-    return Status(plugstack, line, library, built_for, slurm, shown, tuple(faults))
+    notes = [note_on(daemon, library, plugstack) for daemon in find_daemons()] if line else []
+    return Status(
+        plugstack, line, library, built_for, slurm, shown, tuple(faults), tuple(filter(None, notes))
+    )
 
 
 def slurm_release() -> str:

@@ -93,4 +93,6 @@ def _report(file: Path) -> int:
         print(f"{name:<22}{value}")
     for fault in found.faults:
         print(f"fault: {fault}")
+    for note in found.notes:
+        print(f"note: {note}")
     return 1 if found.faults else 0

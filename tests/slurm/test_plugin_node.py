@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -251,8 +252,13 @@ def test_an_administrator_installs_looks_and_uninstalls(rig: Rig, image: str) ->
         done = administer("install", "--library", str(library), f"runtime_path={rig.base}/local/p")
         assert done.returncode == 0, done.stdout + done.stderr
         assert "srun shows the flags  yes" in done.stdout
+        assert "note:" not in done.stdout  # the slurmds have started with this library
         assert rig.run("srun", image, "cat", "/etc/mark").stdout == "image\n"
         rig.wait_until_idle()  # its epilog needs the line
+        other = shutil.copy(library, rig.base / "spank_pyxis_other.so")
+        late = administer("install", "--library", str(other))
+        assert late.returncode == 0, late.stdout + late.stderr
+        assert late.stdout.count("runs without the plugin: restart it") == NODES
         assert administer("uninstall").returncode == 0
         assert (rig.base / "plugstack.conf").read_text() == "# the site's\n"
         assert rig.run("srun", image, "true").returncode != 0
