@@ -14,7 +14,7 @@ from typing import Protocol
 from enroot_py import EnrootError, NotFoundError
 from pyxis_py.kubernetes.access.client import ByteStream, ClusterClient
 from pyxis_py.kubernetes.access.resources import Object
-from pyxis_py.kubernetes.cluster.jobs import Job
+from pyxis_py.kubernetes.cluster.jobs import Job, read_job_object
 from pyxis_py.kubernetes.cluster.listing import pods_of, read_states
 from pyxis_py.kubernetes.cluster.states import current_pods, pod_index
 
@@ -68,6 +68,7 @@ def wait_for_pods(
                 return pods
         except NotFoundError:
             pass
+        job = read_job_object(client.get(job.resource, job.namespace, job.name)) or job
         (record,) = read_states(client, [job])
         if record.state.finished or record.state.state == "CG":
             return select_pods(client, job, numbers)

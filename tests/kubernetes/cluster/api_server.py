@@ -151,12 +151,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     """One connection of a client."""
 
     protocol_version = "HTTP/1.1"
+    timeout = 30
+    # Headers and body are written one after the other: each would wait for the other's receipt.
+    disable_nagle_algorithm = True
     server: http.server.ThreadingHTTPServer
-
-    def setup(self) -> None:
-        self.request.settimeout(30)
-        self.request.do_handshake()
-        super().setup()
 
     def log_message(self, format: str, *arguments: object) -> None:
         """Say nothing: the log is a list."""
