@@ -33,6 +33,8 @@ JOIN_LIMIT = 3600.0
 """Seconds that pods have to come up: an image of 20 GB is pulled in that time."""
 JOIN_REPORT = 60.0
 """Seconds between two lines of the log about nodes that are missing."""
+DRAIN_LIMIT = 1.0
+"""Seconds that the script's output stays open after its end, if something holds it open."""
 FAREWELL_LIMIT = 5.0
 """Seconds for agents to leave."""
 REQUEUE_STATUS = 85
@@ -63,6 +65,7 @@ class BatchHost:
         self._timers: list[Timer] = []
         self._status: int | None = None
         self._ending = False
+        self._over_since = 0.0
         self._script = ""
         self._secrets: Mapping[str, str] = {}
         self._body.on_exit = self._body_ended
@@ -180,8 +183,8 @@ class BatchHost:
         log(f"the job ends: {why}")
         self._controller.notify(f"job {self._job.job_id}: {why}")
         self._stop_all()
-        if not self._body.running:
-            self._check_over()
+        self._over_since = time.monotonic()
+        self._check_over()
 
     def _stop_all(self) -> None:
         self._controller.state = "COMPLETING"
@@ -208,14 +211,21 @@ class BatchHost:
         self._ending = True
         if self._controller.busy:
             self._stop_all()
+        self._over_since = time.monotonic()
         self._check_over()
 
     def _check_over(self) -> None:
         """Leave once no step runs any more."""
+        if self._body.running:
+            return  # it comes back here
         if self._controller.busy:
-            self._loop.call_later(0.05, self._check_over)
+            self._over_since = time.monotonic()
+        waited = time.monotonic() - self._over_since
+        if self._controller.busy or (waited < DRAIN_LIMIT and not self._body.silent):
+            self._loop.call_later(0.02, self._check_over)
             return
         self._cancel_timers()
+        self._body.finish()
         assert self._status is not None
         self._controller.state = "COMPLETED"
         self._controller.end_job(self._status)

@@ -14,8 +14,6 @@ from pyxis_py.kubernetes.launcher.output_names import Place, expand_name
 from pyxis_py.kubernetes.launcher.processes import Processes, Program, signal_group
 from pyxis_py.kubernetes.launcher.streams import LineSource, Sink
 
-DRAIN_LIMIT = 2.0
-"""Seconds that the body's output stays open after its end, if something holds it open."""
 BASH_FLAGS = ("-l", "--login")
 """By which bash reads /etc/profile, which sets PATH anew in many images."""
 
@@ -52,7 +50,7 @@ class Body:
     """The running batch script.
 
     Attributes:
-        on_exit: called with the status as of wait(2), when the output is complete.
+        on_exit: called with the status as of wait(2); output may still come, until `finish`.
     """
 
     def __init__(self, loop: Loop, processes: Processes, job: Job) -> None:
@@ -62,7 +60,6 @@ class Body:
         self._loop = loop
         self._processes = processes
         self._job = job
-        self._status: int | None = None
         self._sources: list[LineSource] = []
         self._sinks: list[Sink] = []
 
@@ -99,9 +96,7 @@ class Body:
         def copy(data: bytes) -> None:
             for sink in sinks:
                 sink.write(data)
-            if not data:
-                self._check_over()
-            elif any(sink.backlog > HIGH_WATER for sink in sinks):
+            if any(sink.backlog > HIGH_WATER for sink in sinks):
                 source.pause()
 
         source = LineSource(self._loop, ours, copy, unbuffered=True)
@@ -122,20 +117,19 @@ class Body:
 
     def _exited(self, status: int) -> None:
         self.running = False
-        self._status = status
-        self._loop.call_later(DRAIN_LIMIT, self._drain)
-        self._check_over()
+        self.on_exit(status)
 
-    def _drain(self) -> None:
+    @property
+    def silent(self) -> bool:
+        """Whether nothing can write to the script's output any more."""
+        return all(source.closed for source in self._sources)
+
+    def finish(self) -> None:
+        """Take the output that is there, and close it: steps are over by now."""
         for source in self._sources:
             source.drain()
-
-    def _check_over(self) -> None:
-        if self._status is not None and all(source.closed for source in self._sources):
-            status, self._status = self._status, None
-            for sink in self._sinks:
-                sink.close()
-            self.on_exit(status)
+        for sink in self._sinks:
+            sink.close()
 
 
 def _create(path: str, umask: int, *, append: bool) -> int | None:

@@ -64,7 +64,7 @@ def _srun(argv: list[str]) -> int:
     from pyxis_py.kubernetes.launcher.srun_options import parse_srun
 
     srun = parse_srun(argv, os.environ)
-    if srun.has("help"):
+    if srun.has("help") or srun.has("usage"):
         print(USAGE)
         return 0
     if srun.has("version"):

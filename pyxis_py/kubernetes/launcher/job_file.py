@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from pyxis_py.kubernetes.launcher.hostlist import HostListError, parse_counts
+from pyxis_py.kubernetes.launcher.hostlist import parse_counts
 
 VERSION = 1
 SHORTEST_TOKEN = 16
@@ -109,7 +109,7 @@ def parse_job(content: Any, environ: Mapping[str, str]) -> Job:
         )
     try:
         return _parse(content, environ)
-    except (KeyError, TypeError, ValueError, AttributeError, HostListError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise JobFileError(f"job.json: {error!r}") from error
 
 

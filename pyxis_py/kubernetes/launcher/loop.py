@@ -12,10 +12,12 @@ import os
 import selectors
 import signal
 import time
-from collections.abc import Callable
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
-Callback = Callable[[], None]
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Callback = Callable[[], None]
 
 
 class Timer:

@@ -6,7 +6,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyxis_py.kubernetes.launcher import messages
 from pyxis_py.kubernetes.launcher.client import CommandError, ask, find_client
@@ -29,7 +29,8 @@ STEPS_FORMAT = "%.15i %.8j %.9P %.8u %.9M %N"
 _FIELD = re.compile(r"%(\.?)(\d*)([A-Za-z])", re.ASCII)
 _STATES = {"RUNNING": "R", "COMPLETING": "CG", "COMPLETED": "CD"}
 
-Row = Mapping[str, Any]
+if TYPE_CHECKING:
+    Row = Mapping[str, Any]
 
 
 def format_duration(seconds: float) -> str:

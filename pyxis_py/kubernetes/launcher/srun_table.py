@@ -89,6 +89,7 @@ _USED_SWITCHES = """
     quiet,Q
     quit-on-interrupt
     unbuffered,u SLURM_UNBUFFEREDIO
+    usage
     version,V
     whole
 """
@@ -100,7 +101,8 @@ _NOTHING = "it has no effect in a pod"
 
 _IGNORED: dict[str, tuple[str, ...]] = {
     _OF_JOBS: (
-        "account,A", "begin,b", "comment", "constraint,C", "contiguous:none", "deadline",
+        "account,A", "begin,b", "comment", "constraint,C", "consolidate-segments:none",
+        "contiguous:none", "deadline",
         "delay-boot", "dependency,d", "extra", "hold,H:none", "licenses,L", "mail-type",
         "mail-user", "mcs-label", "nice:optional", "no-kill,k:optional", "oversubscribe,s:none",
         "partition,p", "power", "prefer", "priority", "qos,q", "reservation", "segment",
@@ -130,7 +132,7 @@ _REFUSED: dict[str, tuple[str, ...]] = {
     "the job has one component": ("het-group",),
     "all steps run in the pod's container": (
         "container", "container-device", "container-entrypoint-log:none",
-        "container-entrypoint:none", "container-gpus", "container-remap-root:none",
+        "container-entrypoint:none", "container-gpus", "container-id", "container-remap-root:none",
         "container-save", "environment",
     ),
     "call it in the script, or in the command": (
