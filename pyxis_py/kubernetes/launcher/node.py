@@ -13,6 +13,7 @@ from pyxis_py.kubernetes.launcher import messages
 from pyxis_py.kubernetes.launcher.agent import Agent
 from pyxis_py.kubernetes.launcher.batch_host import BatchHost
 from pyxis_py.kubernetes.launcher.body import Body
+from pyxis_py.kubernetes.launcher.bundle import BundleError, make_bundle
 from pyxis_py.kubernetes.launcher.channel import Channel, Listener, listen
 from pyxis_py.kubernetes.launcher.controller import Controller, log
 from pyxis_py.kubernetes.launcher.environment import local_variables
@@ -151,8 +152,15 @@ def _join_address(address: str, port: int) -> str:
 
 
 def main(argv: list[str]) -> int:
-    """`launcher.pyz node`."""
-    if argv[1:] != ["node"]:
-        print("usage: launcher.pyz node", file=sys.stderr)
-        return 2
-    return run_node(argv[0], os.environ)
+    """`launcher.pyz node`, and `launcher.pyz python FOLDER`."""
+    if argv[1:] == ["node"]:
+        return run_node(argv[0], os.environ)
+    if len(argv) == 3 and argv[1] == "python":
+        try:
+            make_bundle(argv[2])
+        except (BundleError, OSError) as error:
+            log(f"cannot copy Python: {error}")
+            return FAILED_STATUS
+        return 0
+    print("usage: launcher.pyz node | python FOLDER", file=sys.stderr)
+    return 2

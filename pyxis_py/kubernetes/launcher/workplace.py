@@ -11,10 +11,11 @@ import compileall
 import os
 import shlex
 import shutil
-import sys
 import tempfile
 import zipfile
 from collections.abc import Iterable, Mapping
+
+from pyxis_py.kubernetes.launcher.bundle import python_words
 
 COMMANDS = ("srun", "scontrol", "squeue", "scancel", "pyxis-rsh")
 """What the script can call."""
@@ -91,11 +92,13 @@ def _script(lib: str, command: str) -> str:
         "from pyxis_py.kubernetes.launcher.commands import run_command\n"
         f"run_command({command!r}, sys.argv[1:])\n"
     )
-    first = f"#!{sys.executable} -IS"
-    if len(first) <= _LONGEST_FIRST_LINE and " " not in sys.executable:
+    words = python_words()
+    first = f"#!{words[0]} -IS"
+    if len(words) == 1 and len(first) <= _LONGEST_FIRST_LINE and " " not in words[0]:
         return f"{first}\n{code}"
-    # The kernel cuts first lines: a shell has no such limit.
-    return f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -IS -c {shlex.quote(code)} "$@"\n'
+    # The kernel cuts first lines, and has no room for a loader's options: a shell has.
+    start = " ".join(map(shlex.quote, [*words, "-IS", "-c", code]))
+    return f'#!/bin/sh\nexec {start} "$@"\n'
 
 
 def _find_folder(environ: Mapping[str, str]) -> str:
