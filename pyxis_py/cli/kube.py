@@ -35,6 +35,7 @@ Options (all others are sbatch's):
                        but for the token
   --launcher FILE      put this launcher.pyz into the job's ConfigMap; without it pods mount the
                        ConfigMap that the profile names
+  --bring-python       for images without Python: an init container brings the one of the profile
   --capture-env        let --export=ALL copy your environment
   --env-secret NAME=SECRET/KEY   take a variable from a Secret of the namespace
   --allow CODE         go on in spite of a refusal, where that makes sense

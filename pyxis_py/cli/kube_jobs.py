@@ -136,13 +136,24 @@ def _number(cluster: Cluster, job: Job, reference: JobReference, node: int | Non
 @click.command("cancel")
 @click.argument("jobs", nargs=-1, required=True, metavar="JOB...")
 @click.option("--wait", is_flag=True, help="return when its pods are gone")
+@click.option("-s", "--signal", "name", default="", metavar="NAME", help="send a signal instead")
+@click.option("-b", "--batch", is_flag=True, help="with --signal: to the batch script alone")
+@click.option("-f", "--full", is_flag=True, help="with --signal: to batch script and steps")
 @_OWNER
 @cluster_options
-def cancel_command(jobs: tuple[str, ...], wait: bool, user: str, **options: Any) -> int:
-    """End jobs and remove them with all that belongs to them."""
+def cancel_command(
+    jobs: tuple[str, ...], wait: bool, name: str, batch: bool, full: bool, user: str,
+    **options: Any,
+) -> int:  # fmt: skip
+    """End jobs and remove them with all that belongs to them, or signal what they run."""
     from enroot_py import NotFoundError
     from pyxis_py.kubernetes.cluster import cancel
     from pyxis_py.kubernetes.cluster.listing import array_indices
+    from pyxis_py.kubernetes.cluster.signals import parse_signal_name, send_signal
+
+    if (batch or full) and not name:
+        raise UsageError("--batch and --full belong to --signal")
+    name = parse_signal_name(name) if name else ""
 
     with Cluster(options) as cluster:
 
@@ -150,6 +161,8 @@ def cancel_command(jobs: tuple[str, ...], wait: bool, user: str, **options: Any)
             try:
                 found = cluster.jobs(reference)
             except NotFoundError:
+                if name:
+                    raise
                 swept = cancel.sweep(cluster.client, cluster.namespaces, reference)
                 if not swept:
                     raise
@@ -158,9 +171,13 @@ def cancel_command(jobs: tuple[str, ...], wait: bool, user: str, **options: Any)
             for job in found:
                 check_owner(job, user)
             for job in found:
-                if reference.task is not None and job.is_array:
+                element = reference.task if job.is_array else None
+                if name:
+                    numbers = None if element is None else [_number(cluster, job, reference, None)]
+                    send_signal(cluster.client, job, name, batch=batch, full=full, numbers=numbers)
+                elif element is not None:
                     indices = array_indices(cluster.client, job)
-                    cancel.cancel_element(cluster.client, job, indices, reference.task)
+                    cancel.cancel_element(cluster.client, job, indices, element)
                 else:
                     cancel.cancel(cluster.client, job, sleep=pause, wait=wait)
 

@@ -23,9 +23,9 @@ PROFILE_VARIABLE = "PYXIS_KUBE_PROFILE"
 RENDER_WITH_VALUE = (
     "target", "gpu-api", "profile", "namespace", "job-id", "launcher", "env-secret", "allow",
 )  # fmt: skip
-RENDER_SWITCHES = ("explain", "capture-env")
+RENDER_SWITCHES = ("explain", "capture-env", "bring-python")
 SUBMIT_WITH_VALUE = (*RENDER_WITH_VALUE, "client", "kubeconfig", "context")
-SUBMIT_SWITCHES = ("capture-env",)
+SUBMIT_SWITCHES = ("capture-env", "bring-python")
 _REPEATED = ("env-secret", "allow")
 
 
@@ -180,6 +180,7 @@ def _options(own: dict[str, Any], profile: Profile) -> RenderOptions:
         launcher=_read_launcher(own["launcher"]) if "launcher" in own else None,
         environ=dict(os.environ),
         capture_env="capture-env" in own,
+        bring_python="bring-python" in own,
         env_secrets=tuple(_env_secret(text) for text in own.get("env-secret", [])),
     )  # fmt: skip
 

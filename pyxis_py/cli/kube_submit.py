@@ -46,6 +46,7 @@ Options (all others are sbatch's; --wait, --test-only, --parsable, --quiet and -
   --namespace NAME     instead of the account's
   --job-id N           instead of a new one
   --launcher FILE      this launcher.pyz instead of the package's or the site's
+  --bring-python       for images without Python: an init container brings the one of the profile
   --capture-env        let --export=ALL copy your environment
   --env-secret NAME=SECRET/KEY   take a variable from a Secret of the namespace
   --allow CODE         go on in spite of a refusal, where that makes sense

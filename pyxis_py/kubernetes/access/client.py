@@ -6,7 +6,7 @@ package. Secrets travel in request bodies alone, never in arguments or messages.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 from pyxis_py.kubernetes.access.resources import POD, Object, Resource, resource_of
@@ -39,6 +39,9 @@ class Transport(Protocol):
 
     def stream(self, target: Target, query: Query) -> ByteStream:
         """Send GET and return the answer's bytes as they come."""
+
+    def execute(self, target: Target, command: Sequence[str]) -> tuple[int, str]:
+        """Run a program in a pod's container `main`; return its status and what it printed."""
 
     def close(self) -> None:
         """Let go of connections."""
@@ -149,3 +152,8 @@ class ClusterClient:
             query["tailLines"] = str(tail)
         target = Target("read the log of", POD, namespace, pod, part="log")
         return self._transport.stream(target, query)
+
+    def execute(self, namespace: str, pod: str, command: Sequence[str]) -> tuple[int, str]:
+        """Run a program in the container `main` of a pod; return its status and its output."""
+        target = Target("run a program in", POD, namespace, pod, part="exec")
+        return self._transport.execute(target, command)

@@ -24,6 +24,7 @@ _FROM_SERVER = re.compile(r"Error from server(?: \((?P<reason>\w+)\))?: (?P<mess
 _INVALID = re.compile(
     r"(?:The request is invalid|The \S+ .* is invalid): (?P<message>.*)", re.DOTALL
 )
+_ENDED = re.compile(r"command terminated with exit code (\d+)\n?\Z")
 _LOGGED_OUT = re.compile(r"You must be logged in|\(Unauthorized\)|provide credentials")
 _NO_ANSWER = re.compile(
     r"Unable to connect|connection to the server|context .* does not exist|no configuration"
@@ -84,6 +85,17 @@ class Kubectl:
     def stream(self, target: Target, query: Query) -> ByteStream:
         """Return what kubectl copies to its standard output."""
         return _Copy([*self._command, "get", "--raw", _path(target, query)], target)
+
+    def execute(self, target: Target, command: Sequence[str]) -> tuple[int, str]:
+        """Run a program with `kubectl exec`."""
+        words = ["exec", target.name, f"--namespace={target.namespace}", "--container=main"]
+        done = self._run([*words, "--", *command])
+        text = _text(done.stderr)
+        ended = _ENDED.search(text)
+        if done.returncode and not ended:
+            raise _error(text, target)
+        output = done.stdout.decode("utf-8", "replace") + _ENDED.sub("", text)
+        return int(ended[1]) if ended else 0, output
 
     def _checked(self, words: Sequence[str], target: Target, body: Object | None) -> bytes:
         done = self._run(words, None if body is None else json.dumps(body).encode("utf-8"))

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
@@ -59,6 +60,23 @@ class PythonClient:
     def stream(self, target: Target, query: Query) -> ByteStream:
         """Return an answer's body."""
         return _Body(lambda: self._open("GET", target, query, None, "", followed=True))
+
+    def execute(self, target: Target, command: Sequence[str]) -> tuple[int, str]:
+        """Run a program over a WebSocket."""
+        from kubernetes.client import CoreV1Api
+        from kubernetes.client.exceptions import ApiException
+        from kubernetes.stream import stream
+
+        try:
+            channel = stream(
+                CoreV1Api(self._api).connect_get_namespaced_pod_exec, target.name,
+                target.namespace, container="main", command=list(command), stdout=True,
+                stderr=True, stdin=False, tty=False, _preload_content=False,
+            )  # fmt: skip
+            channel.run_forever(timeout=TIMEOUT)
+            return int(channel.returncode or 0), channel.read_all()
+        except ApiException as error:
+            raise _handshake_error(error.reason or "", target) from error
 
     def _open(
         self, method: str, target: Target, query: Query, body: Object | None, content_type: str,
@@ -147,6 +165,14 @@ def _connect(config: Any, kubeconfig: str, context: str) -> tuple[Any, str]:
             return ApiClient(settings), file.read().strip()
     except (config.ConfigException, OSError) as error:
         raise unreachable("there is no kubeconfig, and this is no pod") from error
+
+
+def _handshake_error(text: str, target: Target) -> EnrootError:
+    """The package keeps the answer to a WebSocket's handshake in its own message alone."""
+    status = re.search(r"Handshake status (\d{3})", text)
+    answer = re.search(r'\{"kind".*\}', text, re.DOTALL)
+    code = int(status[1]) if status else 0
+    return _error(code, answer[0] if answer else text, target)
 
 
 def _error(code: int, text: str, target: Target) -> EnrootError:

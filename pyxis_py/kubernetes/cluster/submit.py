@@ -44,6 +44,7 @@ def submit(client: ClusterClient, manifests: Sequence[Object]) -> Submission:
         ClusterError: if the cluster refuses; nothing is left behind unless the message says so.
     """
     created: list[Object] = []
+    failed: EnrootError | None = None
     try:
         _create_all(client, manifests, created)
     except EnrootError as error:
@@ -53,8 +54,6 @@ def submit(client: ClusterClient, manifests: Sequence[Object]) -> Submission:
         # Ctrl-C as well: a job that nobody knows the number of must not stay.
         roll_back(client, created)
         raise
-    else:
-        failed = None
     if failed is not None:
         # Out here it does not drag along the error that it stands for.
         raise failed

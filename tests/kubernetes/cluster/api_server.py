@@ -6,9 +6,12 @@ versions, watches and logs. Whatever Kueue, JobSet, Volcano or a kubelet would d
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import http.server
 import json
 import ssl
+import subprocess
 import threading
 import time
 from collections.abc import Callable
@@ -27,7 +30,10 @@ from tests.kubernetes.cluster.patches import patched
 from tests.registry.fake_registry import CA_FILE, CERTIFICATES
 
 TOKEN = "token-of-user1"
+WEBSOCKET_ID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+"""Source: RFC 6455, section 1.3."""
 Admission = Callable[[str, Object], None]
+Ended = subprocess.CompletedProcess[bytes]
 
 
 @dataclass(slots=True)
@@ -54,6 +60,7 @@ class ApiServer:
         logs: what pods have written, by namespace and name.
         open_logs: pods that still write.
         requests: everything that was asked, in order.
+        run_in_pod: what running a program in a pod leads to.
     """
 
     kubernetes: str = "1.37.0"
@@ -65,6 +72,7 @@ class ApiServer:
     requests: list[Request] = field(default_factory=list)
     objects: ObjectStore = field(default_factory=ObjectStore)
     namespaces: tuple[str, ...] = ("default", "foundation")
+    run_in_pod: Callable[[str, list[str]], Ended] = lambda pod, command: Ended(command, 0, b"", b"")
     stopping: bool = False
 
     def __enter__(self) -> ApiServer:
@@ -95,7 +103,7 @@ class ApiServer:
         """Forget everything that a test made or changed."""
         fresh = ApiServer()
         for name in ("kubernetes", "served", "forbidden", "admission", "logs", "open_logs",
-                     "requests", "objects", "namespaces"):  # fmt: skip
+                     "requests", "objects", "namespaces", "run_in_pod"):  # fmt: skip
             setattr(self, name, getattr(fresh, name))
 
     @property
@@ -225,6 +233,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self._collection(asked, kind, namespace)
         elif rest[2:] == ["log"]:
             self._log(asked, Key(kind.group_version, kind.plural, namespace, rest[1]))
+        elif rest[2:] == ["exec"]:
+            self._execute(Key(kind.group_version, kind.plural, namespace, rest[1]))
         else:
             self._object(asked, kind, Key(kind.group_version, kind.plural, namespace, rest[1]))
 
@@ -401,6 +411,39 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             else:
                 time.sleep(0.02)
         self._chunk(b"")
+
+    def _execute(self, key: Key) -> None:
+        """Run a program in a pod: a WebSocket whose frames begin with the number of a stream."""
+        self.api.objects.get(key)
+        command = parse_qs(urlsplit(self.path).query)["command"]
+        ended = self.api.run_in_pod(key.name, command)
+        nonce = (self.headers["Sec-WebSocket-Key"] + WEBSOCKET_ID).encode("ascii")
+        self.send_response(101)
+        self.send_header("Upgrade", "websocket")
+        self.send_header("Connection", "Upgrade")
+        accepted = base64.b64encode(hashlib.sha1(nonce).digest()).decode("ascii")
+        self.send_header("Sec-WebSocket-Accept", accepted)
+        spoken = self.headers["Sec-WebSocket-Protocol"].split(",")[0].strip()
+        self.send_header("Sec-WebSocket-Protocol", spoken)
+        self.end_headers()
+        status: Object = {"metadata": {}, "status": "Success"}
+        if ended.returncode:
+            causes = [{"reason": "ExitCode", "message": str(ended.returncode)}]
+            text = f"command terminated with non-zero exit code: exit status {ended.returncode}"
+            status = {"metadata": {}, "status": "Failure", "reason": "NonZeroExitCode",
+                      "message": text, "details": {"causes": causes}}  # fmt: skip
+        for stream, data in (1, ended.stdout), (2, ended.stderr), (3, json.dumps(status).encode()):
+            if data:
+                self._frame(0x82, bytes([stream]) + data)
+        self._frame(0x88, b"\x03\xe8")
+        self.close_connection = True
+        # The client's own goodbye; what it says is of no interest.
+        self.rfile.read(2)
+
+    def _frame(self, head: int, payload: bytes) -> None:
+        size = len(payload)
+        length = bytes([size]) if size < 126 else b"\x7e" + size.to_bytes(2, "big")
+        self.wfile.write(bytes([head]) + length + payload)
 
     def _start_chunks(self, content_type: str) -> None:
         self.send_response(200)

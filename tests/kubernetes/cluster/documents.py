@@ -54,6 +54,7 @@ def resources(group_version: str, served: tuple[Kind, ...] = KINDS) -> dict[str,
         rows.append(row)
         if kind.kind == "Pod":
             rows.append({**row, "name": "pods/log", "verbs": ["get"], "shortNames": []})
+            rows.append({**row, "name": "pods/exec", "verbs": ["create", "get"], "shortNames": []})
     if not rows:
         return None
     return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version,

@@ -444,3 +444,21 @@ def test_the_state_of_a_pod_reaches_the_table(login: Login, server: ApiServer) -
     assert login.run("status", "--noheader").stdout.split()[-1] == "gpu-7"
     finish(server, job, 124)
     assert login.run("status", "--noheader").stdout.split()[4] == "TO"
+
+
+def test_a_signal_instead_of_the_end(login: Login, server: ApiServer) -> None:
+    login.submit("cpu.sbatch", "--job-id=9")
+    pod(server, only(server), 0)
+    asked: list[list[str]] = []
+
+    def run(name: str, command: list[str]) -> subprocess.CompletedProcess[bytes]:
+        asked.append(command)
+        return subprocess.CompletedProcess(command, 0, b"", b"")
+
+    server.run_in_pod = run
+    assert login.run("cancel", "9", "--signal=USR1", "--batch").returncode == 0
+    assert "--signal=USR1" in asked[0] and "--batch" in asked[0]
+    assert len(jobs_of(server)) == 1
+    assert "no such signal: 'X'" in login.run("cancel", "9", "-s", "X").stderr
+    assert "belong to --signal" in login.run("cancel", "9", "--full").stderr
+    assert login.run("cancel", "8", "-s", "USR1").returncode == 1
