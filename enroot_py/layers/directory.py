@@ -286,6 +286,12 @@ def set_xattrs(fd: int, xattrs: dict[bytes, bytes]) -> None:
     """
     for name, value in xattrs.items():
         if name.startswith(b"user.") and not name.startswith(OVERLAY_XATTRS):
+            if not hasattr(os, "setxattr"):
+                # Some Pythons on musl.
+                log.warn_once(
+                    "xattr", "Cannot keep extended attributes: this Python cannot set them"
+                )
+                return
             try:
                 os.setxattr(fd, name, value)
             except OSError as error:

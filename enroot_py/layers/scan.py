@@ -18,6 +18,7 @@ import os
 import stat
 from collections.abc import Collection, Sequence
 
+from enroot_py import log
 from enroot_py.errors import StoreError
 from enroot_py.layers.entry import OVERLAY_XATTRS, ContentSink, Node
 
@@ -319,6 +320,10 @@ def _node(status: os.stat_result, mode: int) -> Node:
 
 def _read_xattrs(fd: int) -> dict[bytes, bytes] | None:
     """Return the attributes that belong to a file rather than to where it is stored."""
+    if not hasattr(os, "listxattr"):
+        # Some Pythons on musl.
+        log.warn_once("xattr", "Extended attributes are left out: this Python cannot read them")
+        return None
     try:
         names = os.listxattr(fd)
     except OSError as error:

@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from enroot_py import log
 from enroot_py.errors import SpaceError, StoreError, UnsafePathError
 from enroot_py.layers.directory import DirectorySink, set_xattrs
 from enroot_py.layers.entry import Node, kept_mode, new_directory
 from enroot_py.layers.merge import LayerMerger
+from enroot_py.layers.scan import scan_directory
 from tests.layers import archives
 from tests.layers.archives import archive, directory, file, hard_link, header, pax, symlink
 
@@ -140,6 +142,24 @@ def test_only_user_attributes_are_set(tmp_path: Path) -> None:
     assert os.listxattr(root / "d") == ["user.note"]
     assert os.listxattr(root / "d/f") == ["user.note"]
     assert os.getxattr(root / "d/f", "user.note") == b"\0hello"
+
+
+def test_a_python_without_attributes_keeps_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some on musl are: CPython 3.11 has the calls with glibc alone."""
+    said: list[str] = []
+    monkeypatch.setattr(log, "_warned", set())
+    monkeypatch.setattr(log, "_sink", lambda level, text: said.append(text))
+    monkeypatch.delattr(os, "setxattr")
+    monkeypatch.delattr(os, "listxattr")
+    xattrs = pax((b"SCHILY.xattr.user.note", b"hello"))
+    root = extract(tmp_path, archive(xattrs + directory(b"d"), xattrs + file(b"d/f", b"x")))
+    assert listing(root) == ["d", "d/f"]
+    found = scan_directory(str(root), archives.MemorySink())
+    assert found.children is not None
+    assert len(said) == 1
+    assert "extended attributes" in said[0]
 
 
 def test_no_other_attribute_is_even_tried(monkeypatch: pytest.MonkeyPatch) -> None:

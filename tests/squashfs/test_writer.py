@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import stat
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -69,6 +71,24 @@ def test_bytes_do_not_depend_on_threads(tmp_path: Path, options: str) -> None:
     one = write_image(tmp_path / "one", items, options, processors=1)
     four = write_image(tmp_path / "four", items, options, processors=4)
     assert one.read_bytes() == four.read_bytes()
+
+
+@pytest.mark.parametrize("compressor", ["lz4", "lz4 -Xhc", "lzo", "gzip", "zstd", "xz"])
+def test_small_stacks_of_threads_are_enough(tmp_path: Path, compressor: str) -> None:
+    """As musl has them, 128 KiB; a compressor that overruns one ends the process."""
+    script = (
+        "import sys, threading\n"
+        "from pathlib import Path\n"
+        "from tests.squashfs.trees import random_items, write_image\n"
+        "threading.stack_size(128 << 10)\n"
+        "items = random_items(5, count=60)\n"
+        "write_image(Path(sys.argv[1]), items, sys.argv[2], processors=3)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, tmp_path / "image", f"-comp {compressor}"],
+        cwd=Path(__file__).resolve().parents[2], capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
 
 
 def test_equal_files_are_stored_once(tmp_path: Path) -> None:

@@ -267,8 +267,10 @@ def write_file(archive: tarfile.TarFile, member: tarfile.TarInfo, parent: int, n
             if key.startswith("SCHILY.xattr.user."):
                 try:
                     os.setxattr(fd, key[len("SCHILY.xattr."):], os.fsencode(value))  # fmt: skip
-                except OSError:
-                    pass  # a file system without user attributes: the file is good all the same
+                except (OSError, AttributeError):
+                    # A file system without user attributes, or a Python without calls for them:
+                    # the file is good all the same.
+                    pass
         os.fchmod(fd, kept_mode(member) | 0o400)
         os.utime(fd, (member.mtime, member.mtime))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from queue import SimpleQueue
-from threading import Lock, Thread
+from threading import Lock, Thread, stack_size
 
 from enroot_py.errors import SquashfsError
 from enroot_py.squashfs.compressors import make_compressor
@@ -14,6 +14,9 @@ from enroot_py.squashfs.options import SquashfsOptions
 
 BLOCK, HOLE, END, FRAGMENT = range(4)
 """Kinds of jobs: a data block, zeros that are not stored, the end of a file, a fragment."""
+
+_STACK = 1 << 20
+"""Bytes of a thread's stack: musl gives 128 KiB, which some compressors overrun."""
 
 
 class Job:
@@ -85,11 +88,15 @@ class CompressorPool:
         self._threads.clear()
 
     def _start(self) -> None:
-        for number in range(self._processors):
-            arguments = (self._jobs, self._options)
-            thread = Thread(target=_work, args=arguments, name=f"squashfs-{number}")
-            thread.start()
-            self._threads.append(thread)
+        before = stack_size(_STACK)
+        try:
+            for number in range(self._processors):
+                arguments = (self._jobs, self._options)
+                thread = Thread(target=_work, args=arguments, name=f"squashfs-{number}")
+                thread.start()
+                self._threads.append(thread)
+        finally:
+            stack_size(before)
 
 
 def _work(jobs: SimpleQueue[Job | None], options: SquashfsOptions) -> None:
