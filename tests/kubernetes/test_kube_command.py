@@ -137,3 +137,64 @@ def test_own_words_are_separated_from_those_of_sbatch(
 def test_words_that_cannot_be_cut_are_an_error() -> None:
     with pytest.raises(UsageError, match="unknown option --nope"):
         cut_words(["--nope"])
+
+
+WATCHED = """
+import sys
+
+def hook(event, arguments):
+    if event.startswith(("socket.", "subprocess.", "os.posix_spawn", "os.exec", "os.fork")):
+        sys.stderr.write(f"{event} {arguments}\\n")
+        sys.stderr.flush()
+        import os
+        os._exit(99)
+
+sys.addaudithook(hook)
+from pyxis_py.cli.main import main
+sys.argv = ["pyxis", "kube", *sys.argv[1:]]
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize("words", [
+    ("render", "job.sbatch", "--profile=site.yaml"),
+    ("render", "job.sbatch", "--profile=site.yaml", "--target=volcano"),
+    ("render", "job.sbatch", "--profile=site.yaml", "--explain"),
+    ("profile", "check", "site.yaml"),
+], ids=" ".join)  # fmt: skip
+def test_rendering_opens_no_socket_and_runs_no_program(
+    tmp_path: Path, words: Sequence[str]
+) -> None:
+    (tmp_path / "job.sbatch").write_text(SCRIPT, encoding="utf-8")
+    (tmp_path / "site.yaml").write_text(TEMPLATE, encoding="utf-8")
+    # A cluster is configured, and not asked.
+    environ = {**os.environ, "KUBECONFIG": str(tmp_path / "kubeconfig")}
+    done = subprocess.run(
+        [sys.executable, "-c", WATCHED, *words], cwd=tmp_path, capture_output=True, text=True,
+        env=environ, check=False, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_watch_sees_sockets(tmp_path: Path) -> None:
+    code = WATCHED.replace("from pyxis_py.cli.main import main", "import socket; socket.socket()")
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 99
+
+
+def test_a_profile_from_the_environment(tmp_path: Path) -> None:
+    done = run(tmp_path, "render", "job.sbatch", PYXIS_KUBE_PROFILE="site.yaml")
+    assert done.returncode == 0 and "assumed-queue" not in done.stderr
+    done = run(tmp_path, "render", "job.sbatch", PYXIS_KUBE_PROFILE="none.yaml")
+    assert "Cannot read the profile none.yaml" in done.stderr
+
+
+def test_help_of_the_commands_for_jobs(tmp_path: Path) -> None:
+    text = run(tmp_path, "submit", "--help").stdout
+    for option in ("target", "gpu-api", "profile", "client", "kubeconfig", "context", "allow"):
+        assert f"--{option}" in text
+    for name, option in (("status", "--json"), ("logs", "--follow"), ("cancel", "--signal"),
+                         ("hold", "--user"), ("release", "--dependencies")):  # fmt: skip
+        assert option in run(tmp_path, name, "--help").stdout
