@@ -42,6 +42,7 @@ OTHERS: dict[str, Callable[[], Rendering]] = {
     "volcano-array": lambda: render(WIDE_ARRAY, target="volcano"),
     "volcano-gpu-and-nic": _pairs,
     "kueue-launcher": lambda: render(script("-p cpu"), launcher=b"PK\5\6" + bytes(18)),
+    "kueue-python": lambda: render(script("-p cpu", "--mem=2G"), bring_python=True),
     "kueue-held": lambda: render(
         script("-p cpu", "-H", "-d afterok:12:13_4,singleton", "--no-requeue", "--comment=why")
     ),

@@ -43,7 +43,7 @@ srun --kill-on-bad-exit=1 bash -c '
 
 PROFILE = """
 version: 1
-cluster: {name: training, namespace: default, partition: flat}
+cluster: {name: training, namespace: default, partition: flat, pythonImage: python:3.12-slim}
 accounts: {foundation: {namespace: foundation}}
 partitions:
   h100:

@@ -20,6 +20,7 @@ REFUSED: list[tuple[str, str, dict[str, Any]]] = [
     ("image-none", "", {"image": ""}),
     ("container-name", "--container-name=x", {"image": ""}),
     ("container-save", "--container-save=/x.sqsh", {}),
+    ("python-image", "", {"profile": Profile(), "bring_python": True}),
     ("mount-unmapped", "--container-mounts=/nowhere:/x", {}),
     ("mount-shared-propagation", "--container-mounts=/lustre:/x:rshared", {}),
     ("mount-umount", "--container-mounts=umount:/x", {}),

@@ -53,6 +53,7 @@ class RenderOptions:
         launcher: the launcher's zipapp; None where the site's ConfigMap has it.
         environ: the submitter's environment, for exported variables.
         capture_env: whether `--export=ALL` may copy all of it.
+        bring_python: whether pods get the Python of the profile's image.
         env_secrets: variables from existing Secrets: (name, secret, key).
         submitting: whether this package also creates the objects, and looks after them.
     """
@@ -66,6 +67,7 @@ class RenderOptions:
     launcher: bytes | None = None
     environ: Mapping[str, str] = field(default_factory=dict)
     capture_env: bool = False
+    bring_python: bool = False
     env_secrets: tuple[tuple[str, str, str], ...] = ()
     submitting: bool = False
 

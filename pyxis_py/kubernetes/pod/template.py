@@ -12,11 +12,13 @@ from pyxis_py.kubernetes.pod.devices import Devices, channel_name, uses_fabric
 from pyxis_py.kubernetes.pod.environment import pod_environment
 from pyxis_py.kubernetes.pod.images import pod_image
 from pyxis_py.kubernetes.pod.placement import affinity, node_selector, tolerations
+from pyxis_py.kubernetes.pod.python_bundle import add_python, interpreter
 from pyxis_py.kubernetes.pod.volumes import LAUNCHER_PATH, mebibytes, pod_volumes
 
 CONTROL_PORT = 6818
 """Where agents listen: slurmd's port, which nothing in a pod uses."""
-COMMAND = ["python3", f"{LAUNCHER_PATH}/launcher.pyz", "node"]
+COMMAND = [f"{LAUNCHER_PATH}/launcher.pyz", "node"]
+"""What Python runs."""
 
 
 def note_container(context: Context) -> None:
@@ -93,6 +95,7 @@ def _spec(context: Context, element: Element, devices: Devices) -> Manifest:
     spec.update({name: value for name, value in rows if value})
     spec["containers"] = [container]
     spec["volumes"] = volumes
+    add_python(context, spec)
     return spec
 
 
@@ -144,11 +147,12 @@ def _container(context: Context, element: Element, devices: Devices, image: str)
     if job.container.workdir and job.chdir:
         text = "where relative paths of output files begin"
         context.ledger.render("--chdir", text)
+    command = [*interpreter(context), *COMMAND]
     if job.container.entrypoint:
-        container["args"] = list(COMMAND)
+        container["args"] = command
         context.ledger.render("--container-entrypoint", "the image's entrypoint runs the launcher")
     else:
-        container["command"] = list(COMMAND)
+        container["command"] = command
     container["env"] = pod_environment(context, element)
     container["ports"] = [{"name": "stepd", "containerPort": CONTROL_PORT}]
     container["resources"] = _resources(context, devices)

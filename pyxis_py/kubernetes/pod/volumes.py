@@ -22,7 +22,7 @@ LARGEST_SHM = 512 * 1024
 
 _KUBELETS = ("/dev/shm", "/proc", "/sys", "/dev", "/etc/resolv.conf", "/etc/hosts", "/etc/hostname")
 _SLURMS = ("/etc/slurm", "/run/munge", "/var/run/munge", "/var/spool/slurmd")
-_RESERVED = (LAUNCHER_PATH, TOKEN_PATH)
+_RESERVED = (LAUNCHER_PATH, TOKEN_PATH, "/run/pyxis-python")
 _MOUNTS = "--container-mounts"
 _HARMLESS = frozenset(
     ("rw", "bind", "rbind", "private", "rprivate", "slave", "nodev", "nosuid", "relatime",

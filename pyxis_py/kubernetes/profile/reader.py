@@ -29,7 +29,7 @@ from pyxis_py.kubernetes.shapes.language import check
 from pyxis_py.kubernetes.shapes.profile_shape import PROFILE
 from pyxis_py.kubernetes.spec.slurm_values import parse_size, parse_time
 
-RESERVED_VOLUMES = frozenset(("launcher", "token", "shm", "tmp", "infiniband"))
+RESERVED_VOLUMES = frozenset(("launcher", "token", "shm", "tmp", "infiniband", "python"))
 """Volumes that the renderer makes itself."""
 
 
@@ -91,6 +91,7 @@ def _build(document: Mapping[str, Any]) -> Profile:
         default_registry=cluster.get("registry", default.default_registry),
         launcher_config_map=cluster.get("launcherConfigMap", default.launcher_config_map),
         names_launcher="launcherConfigMap" in cluster,
+        python_image=cluster.get("pythonImage", default.python_image),
         hostnames=dict(cluster.get("hostnames", {})),
         ttl_seconds=cluster.get("ttlSeconds", default.ttl_seconds),
         accounts={name: row["namespace"] for name, row in document.get("accounts", {}).items()},

@@ -149,6 +149,7 @@ class Profile:
     """A site. The defaults are those of no profile; `strict` tells that there is one.
 
     `names_launcher` tells whether the site has put the launcher into a ConfigMap itself.
+    `python_image` is where --bring-python takes Python from.
     """
 
     strict: bool = False
@@ -160,6 +161,7 @@ class Profile:
     default_registry: str = "docker.io"
     launcher_config_map: str = "pyxis-launcher"
     names_launcher: bool = False
+    python_image: str = ""
     hostnames: Mapping[str, str] = field(default_factory=dict)
     ttl_seconds: int = 604800
     accounts: Mapping[str, str] = field(default_factory=dict)

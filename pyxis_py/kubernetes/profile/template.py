@@ -20,6 +20,7 @@ cluster:
   registry: docker.io           # of images that name none
   # launcherConfigMap: pyxis-launcher # with the key launcher.pyz, in every namespace, instead of
   #                               # a copy in the ConfigMap of every job that is submitted
+  # pythonImage: docker.io/library/python:3.12-slim # where --bring-python takes Python from
   ttlSeconds: 604800            # finished jobs are removed after so long
   hostnames: {}                 # Slurm's node name: value of kubernetes.io/hostname
 

@@ -96,17 +96,25 @@ def _pod_problems(manifest: Manifest) -> Iterator[str]:
         yield from (f"{path}.spec.{problem}" for problem in _pod_spec(template["spec"]))
 
 
+def _mounts(where: str, container: Manifest, volumes: set[str]) -> Iterator[str]:
+    for number, mount in enumerate(container["volumeMounts"]):
+        place = f"{where}.volumeMounts[{number}]"
+        if mount["name"] not in volumes:
+            yield f"{place}: there is no volume {mount['name']}"
+        if "recursiveReadOnly" in mount and not mount.get("readOnly"):
+            yield f"{place}: recursiveReadOnly without readOnly"
+        if "recursiveReadOnly" in mount and "mountPropagation" in mount:
+            yield f"{place}: recursiveReadOnly with mountPropagation"
+
+
 def _pod_spec(spec: Manifest) -> Iterator[str]:
     container = spec["containers"][0]
     volumes = {volume["name"] for volume in spec["volumes"]}
-    for number, mount in enumerate(container["volumeMounts"]):
-        where = f"containers[0].volumeMounts[{number}]"
-        if mount["name"] not in volumes:
-            yield f"{where}: there is no volume {mount['name']}"
-        if "recursiveReadOnly" in mount and not mount.get("readOnly"):
-            yield f"{where}: recursiveReadOnly without readOnly"
-        if "recursiveReadOnly" in mount and "mountPropagation" in mount:
-            yield f"{where}: recursiveReadOnly with mountPropagation"
+    yield from _mounts("containers[0]", container, volumes)
+    for number, before in enumerate(spec.get("initContainers", [])):
+        yield from _mounts(f"initContainers[{number}]", before, volumes)
+        if before["name"] == container["name"]:
+            yield f"initContainers[{number}]: two containers are called {before['name']}"
     claims = {claim["name"] for claim in spec.get("resourceClaims", [])}
     for claim in container["resources"].get("claims", []):
         if claim["name"] not in claims:

@@ -101,6 +101,19 @@ _CONTAINER = Record(
               "volumeMounts"),
     one_of=("command", "args"),
 )  # fmt: skip
+_INIT_CONTAINER = Record(
+    {
+        "name": LABEL,
+        "image": Text(r"\S+", what="an image reference"),
+        "imagePullPolicy": Text(choices=("IfNotPresent",)),
+        "command": ListOf(Text(), least=1),
+        "resources": Record({"requests": QUANTITIES, "limits": QUANTITIES}, required=("requests",)),
+        "securityContext": _CONTAINER_SECURITY,
+        "volumeMounts": ListOf(_VOLUME_MOUNT, key=("mountPath",)),
+    },
+    required=("name", "image", "imagePullPolicy", "command", "resources", "securityContext",
+              "volumeMounts"),
+)  # fmt: skip
 
 _MODE = Number(0, 0o777)
 _VOLUME_SOURCES = {
@@ -206,6 +219,7 @@ POD_SPEC = Record(
             ),
             key=("name",),
         ),
+        "initContainers": ListOf(_INIT_CONTAINER, key=("name",), least=1, most=1),
         "containers": ListOf(_CONTAINER, key=("name",), least=1, most=1),
         "volumes": ListOf(
             Record(

@@ -110,6 +110,7 @@ PROFILE = Record(
             "gpuApi": Text(choices=("device-plugin", "dra", "dra-extended")),
             "registry": Text(r"[a-z0-9.-]+(:\d+)?", what="a registry"),
             "launcherConfigMap": NAME,
+            "pythonImage": Text(r"\S+", what="an image reference"),
             "ttlSeconds": Number(0),
             "hostnames": MapOf(_VALUE, DNS_NAME),
         }),

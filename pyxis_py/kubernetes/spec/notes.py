@@ -73,6 +73,7 @@ REFUSALS: dict[str, str] = {
     "dra-config-kueue": "leave the constraint away (Kueue v0.19.2 supports none in a claim)",
     "dra-compute-domain": "use --target kueue or volcano, or a partition without computeDomain",
     "dra-fabric": "use --gpu-api dra for a fabric of kind dra",
+    "python-image": "add `cluster.pythonImage` to the site profile",
     "name-too-long": "give a shorter --job-name",
     "configmap-too-large": "move data out of the script; 1 MiB is the limit with the launcher",
     "label-invalid": "letters, digits, `-`, `_` and `.`, and no more than 63 of them",

@@ -65,7 +65,7 @@ class Pods:
         script: str,
         nodes: int = 1,
         *,
-        python: str = sys.executable,
+        python: str | Sequence[str] = sys.executable,
         variables: Mapping[str, str] | None = None,
         secrets: Mapping[str, str] | None = None,
         missing: Sequence[int] = (),
@@ -75,7 +75,7 @@ class Pods:
         self.port = free_port()
         self.nodes = nodes
         self.processes: dict[int, subprocess.Popen[bytes]] = {}
-        self._python = python
+        self._python = [python] if isinstance(python, str) else list(python)
         self._variables = dict(variables or {})
         self._run = folder / "run"
         self._token = folder / "token"
@@ -125,7 +125,7 @@ class Pods:
         log = self.folder / f"pod-{index}.log"
         with open(log, "ab") as file:
             process = subprocess.Popen(
-                [self._python, str(self._run / "launcher.pyz"), "node"],
+                [*self._python, str(self._run / "launcher.pyz"), "node"],
                 env=environ, cwd=self.work, stdin=subprocess.DEVNULL, stdout=file, stderr=file,
                 start_new_session=True,
             )  # fmt: skip
