@@ -230,7 +230,6 @@ class StepClient:
             self._report.add(task, node, status)
             self.code = max(self.code, exit_code(status))
             if self._srun.kill_on_bad_exit and self._running:
-                self._report.flush()
                 self._end_for_failure()
         if self._srun.wait and self._grace is None and self._running:
             self._grace = self._loop.call_later(self._srun.wait, self._out_of_patience)
@@ -240,6 +239,7 @@ class StepClient:
         """The first failure ends the step; those that this ends are none."""
         if not self._ended:
             self._ended = True
+            self._report.flush()
             complain("srun", f"step {self._name} is ended: a task failed (--kill-on-bad-exit)")
             self._signal(signal.SIGTERM)
             self._loop.call_later(KILL_WAIT, self._kill)
