@@ -77,6 +77,7 @@ class _Group(click.Group):
                 cmd_name,
                 name + " ",
                 help=GROUPS[name] + ".",
+                short_help=GROUPS[name],
                 context_settings=_SETTINGS,
                 invoke_without_command=True,
             )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from enroot_py.cli.output import write_json, write_line, write_table, write_text
 from enroot_py.log import warn
 from enroot_py.settings import VERSION, format_size, load_settings
@@ -170,16 +172,28 @@ def completion(arguments: Arguments) -> int:
 
 
 def man(arguments: Arguments) -> int:
-    """`enroot man`: manual pages as roff text, one to stdout or all to a folder."""
+    """`enroot man`: manual pages, one shown or, elsewhere than on a terminal, as roff text."""
     from enroot_py.cli.texts.manual import manual_page, write_manual
 
     folder = arguments.text("output")
     if folder:
         for path in write_manual(folder):
             write_line(path)
-    else:
-        write_text(manual_page(" ".join(arguments.operands)))
+        return 0
+    page = manual_page(" ".join(arguments.operands))
+    if not (sys.stdout and sys.stdout.isatty() and _show(page)):
+        write_text(page)
     return 0
+
+
+def _show(page: str) -> bool:
+    """Show a page with the system's own program, if there is one; say whether there was."""
+    import subprocess
+
+    try:
+        return subprocess.run(["man", "-l", "-"], input=page.encode(), check=False).returncode == 0
+    except FileNotFoundError:
+        return False
 
 
 def _ignore_operands(arguments: Arguments, command: str) -> None:

@@ -76,6 +76,37 @@ def test_pages_are_written_for_every_command(tmp_path: Path) -> None:
     assert (folder / "enroot-cache-list.1").read_text() == manual_page("cache list")
 
 
+def test_a_page_is_shown_on_a_terminal_where_man_is_installed(tmp_path: Path) -> None:
+    shown = on_a_terminal(tmp_path)
+    assert shown.startswith('.\\"')
+    program = tmp_path / "man"
+    program.write_text("#!/bin/sh\necho shown by man $*; head -n 2 | tail -n 1\n")
+    program.chmod(0o755)
+    shown = on_a_terminal(tmp_path)
+    assert shown.startswith("shown by man -l -")
+    assert ".TH ENROOT-DIGEST" in shown
+
+
+def on_a_terminal(path: Path) -> str:
+    """Return the beginning of what `enroot man digest` prints there, with this PATH before."""
+    master, slave = pty.openpty()
+    with os.fdopen(master, "rb", buffering=0) as screen:
+        process = subprocess.Popen(
+            [ENROOT, "man", "digest"],
+            env={"PATH": f"{path}:/usr/bin:/bin" if os.listdir(path) else "/no/such"},
+            stdin=slave, stdout=slave, stderr=slave,
+        )  # fmt: skip
+        os.close(slave)
+        text = b""
+        try:
+            while chunk := screen.read(1 << 16):
+                text += chunk
+        except OSError:
+            pass  # how Linux says that nobody has the terminal open any more
+        assert process.wait(30) == 0
+    return text.decode().replace("\r", "")
+
+
 def test_the_files_that_are_shipped_are_current() -> None:
     expected = {
         SHARE / "bash-completion/completions/enroot": completion_script("bash"),

@@ -222,7 +222,7 @@ DESCRIPTIONS = {
         ),
     ),
     "man": Description(
-        "Prints roff text: `enroot man start | man -l -` shows it.",
+        "Shows a page on a terminal where man is installed; prints its roff text elsewhere.",
         examples=(
             ("enroot man --output ~/.local/share/man/man1", "install the pages for yourself"),
         ),
