@@ -53,6 +53,7 @@ _EXPORTS = {
     "Kernel": "enroot_py.linux.kernel",
     "Mount": "enroot_py.plan.fstab",
     "NamedTuple": "enroot_py.record",
+    "Progress": "enroot_py.operations.progress",
     "Settings": "enroot_py.settings",
     "StartSpec": "enroot_py.plan.spec",
     "cached_image": "enroot_py.operations.import_image",
@@ -123,6 +124,7 @@ if TYPE_CHECKING:
     from enroot_py.operations.info import info as info
     from enroot_py.operations.join import run_joined as run_joined
     from enroot_py.operations.load import load as load
+    from enroot_py.operations.progress import Progress as Progress
     from enroot_py.operations.remove import remove as remove
     from enroot_py.operations.spawn import Container as Container
     from enroot_py.operations.spawn import spawn as spawn

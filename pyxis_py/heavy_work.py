@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import FrameType
 
 from enroot_py import EnrootError
+from pyxis_py.news import start_ticking, stop_ticking
 
 
 def add_libraries() -> None:
@@ -28,18 +29,17 @@ def time_limit(seconds: float, what: str) -> Iterator[None]:
     if not seconds:
         yield
         return
-    import signal
+    deadline = time.monotonic() + seconds
 
-    def give_up(number: int, frame: FrameType | None) -> None:
-        raise EnrootError(
-            f"Importing {what} took longer than {seconds:g} s",
-            hint="--container-import-timeout sets the limit",
-        )
+    def look() -> None:
+        if time.monotonic() > deadline:
+            raise EnrootError(
+                f"Importing {what} took longer than {seconds:g} s",
+                hint="--container-import-timeout sets the limit",
+            )
 
-    before = signal.signal(signal.SIGALRM, give_up)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    start_ticking(look)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        stop_ticking(look)

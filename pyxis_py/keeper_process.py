@@ -13,7 +13,7 @@ from pyxis_py.records import Answer, decode_answer, encode_records
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from pyxis_py.job import JobFacts
 
@@ -109,6 +109,22 @@ class KeeperProcess:
         return data
 
 
+def await_answer(line_fd: int, tell: Callable[[str], None]) -> None:
+    """Wait until a keeper has written its answer, or has ended, and pass its news on.
+
+    Args:
+        line_fd: the other end of its line.
+        tell: takes a line for the user.
+    """
+    text = b""
+    while (byte := os.read(line_fd, 1)) not in (b"", b"\0"):
+        if byte == b"\n":
+            tell(text.decode("utf-8", "replace"))
+            text = b""
+        else:
+            text += byte
+
+
 def _spawn(verb: str, plan: list[tuple[int, int]], environ: dict[str, str]) -> int:
     actions = [(os.POSIX_SPAWN_DUP2, fd, target) for fd, target in plan]
     command = [sys.executable, "-I", "-S", KEEPER, verb]
@@ -136,13 +152,21 @@ def _fork(verb: str, plan: list[tuple[int, int]], environ: dict[str, str]) -> in
         os._exit(status)
 
 
-def ask(verb: str, request: bytes) -> Answer:
+def ask(verb: str, request: bytes, *, tell: Callable[[str], None]) -> Answer:
     """Have a keeper do something that ends by itself; return its answer.
+
+    Args:
+        verb, request: as for KeeperProcess.
+        tell: takes lines for the user while it works.
 
     Raises:
         EnrootError: if it ends without one.
     """
-    keeper = KeeperProcess(verb, request)
+    line_fd, keepers_fd = os.pipe()
+    keeper = KeeperProcess(verb, request, line_fd=keepers_fd)
+    os.close(keepers_fd)
+    await_answer(line_fd, tell)
+    os.close(line_fd)
     keeper.wait()
     return decode_answer(keeper.read())
 

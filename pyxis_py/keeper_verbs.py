@@ -12,6 +12,7 @@ from enroot_py import (
     UsageError,
     load_settings,
 )
+from pyxis_py.news import news_of_step
 from pyxis_py.plan import PIN, URI, add_pin, locate_image
 from pyxis_py.request import Request, ignored_lines
 from pyxis_py.runtime_folder import make_base, make_user_folder
@@ -26,7 +27,13 @@ def finish_step(request: Request) -> Outcome:
 
     state = parse_state(request.records.first("state"))
     complete = request.records.number("started") >= request.job.local_tasks
-    done, failed = finish(state, request.settings(), complete=complete)
+    news = news_of_step(request.job, request.tell)
+    if state.save and complete:
+        news.stage(f"saving container {state.container} to {state.save}")
+    try:
+        done, failed = finish(state, request.settings(), complete=complete)
+    finally:
+        news.close()
     return [("log", line) for line in done], failed
 
 
@@ -77,6 +84,8 @@ def _resolve(request: Request, uri: str) -> Outcome:
     from enroot_py import digest
 
     known = uri.rpartition("@")[2]
+    news = news_of_step(request.job, request.tell)
+    news.stage(f"asking the registry for the digest of {request.arguments.image}")
     try:
         found = known if known.startswith("sha256:") else digest(uri, settings=request.settings())
     except (NotFoundError, PlatformError):
@@ -85,6 +94,8 @@ def _resolve(request: Request, uri: str) -> Outcome:
         # The nodes may reach a registry, or have credentials, that this host has not.
         line = f"the digest of {request.arguments.image} is not known here: {error}"
         return [("log" if request.arguments.digest == "print" else "info", line)], []
+    finally:
+        news.close()
     pinned = add_pin(request.job.environ.get(PIN, ""), request.arguments.image, found)
     pairs = [("setenv", f"{PIN}={pinned}")]
     if request.arguments.digest == "print":

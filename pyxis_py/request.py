@@ -14,7 +14,7 @@ from pyxis_py.records import Records, decode_records
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from enroot_py import EnrootError, Settings
     from pyxis_py.args import Arguments
@@ -34,14 +34,20 @@ class Request:
         arguments: what was asked, the environment definition file included.
         overrides: variables that the environment definition file sets.
         annotations: variables by which hooks see that file's annotations.
+        tell: as given.
     """
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, *, tell: Callable[[str], None] = lambda line: None) -> None:
         """Read a request.
+
+        Args:
+            data: the request.
+            tell: takes a line for whoever waits for the answer.
 
         Raises:
             EnrootError: for flags, variables, settings or files that are wrong.
         """
+        self.tell = tell
         self.records: Records = decode_records(data)
         self.config = parse_plugin_config(self.records.all("word"))
         self.job = _job_facts(self.records)
@@ -132,17 +138,26 @@ def expand_repeated(given: list[RawValue], environ: Mapping[str, str]) -> list[R
 
 
 class Log:
-    """Lines of enroot's log: they are shown if something fails."""
+    """Lines of enroot's log: they are shown if something fails.
+
+    Attributes:
+        lines: all of them.
+        warnings: the texts of warnings.
+        listener: is told the texts of all others.
+    """
 
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.warnings: list[str] = []
+        self.listener: Callable[[str], None] | None = None
 
     def __call__(self, level: str, text: str) -> None:
         """Take one message."""
         self.lines.append(f"[{level}] {text}")
         if level == "WARN":
             self.warnings.append(text)
+        elif self.listener is not None:
+            self.listener(text)
 
 
 def describe(error: EnrootError, log: Log) -> tuple[str, ...]:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from typing import NamedTuple, NoReturn
 
     from enroot_py import Mount, Settings
+    from pyxis_py.news import News
     from pyxis_py.plan import StepPlan
     from pyxis_py.plugin_config import PluginConfig
 else:
@@ -73,12 +74,13 @@ class Image:
 
 
 def obtain_image(
-    plan: StepPlan, config: PluginConfig, settings: Settings, *, scratch: str
+    plan: StepPlan, config: PluginConfig, settings: Settings, news: News, *, scratch: str
 ) -> Image:
     """Return the squashfs file of a plan that needs one, importing it if need be.
 
     Args:
         plan, config, settings: say which image, and how it is got.
+        news: is told how an import goes.
         scratch: absolute host path of a folder to import to where the site wants no cache.
 
     Raises:
@@ -99,11 +101,12 @@ def obtain_image(
 
     add_libraries()
     from enroot_py import cached_image
+    from pyxis_py.import_progress import ReportedProgress
 
     if config.cache_policy == "never":
         settings = settings._replace(cache_path=scratch)
     with time_limit(plan.import_timeout, plan.image):
-        held = cached_image(plan.image, settings=settings)
+        held = cached_image(plan.image, settings=settings, progress=ReportedProgress(news))
         return Image(held.__enter__(), lambda: _leave(held))
 
 

@@ -17,13 +17,13 @@ from __future__ import annotations
 import os
 import socket
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 
 from enroot_py import EnrootError, UsageError
 from pyxis_py.args import RawValue
 from pyxis_py.job import JobFacts
-from pyxis_py.keeper_process import KeeperProcess, ask, encode_request
+from pyxis_py.keeper_process import KeeperProcess, ask, await_answer, encode_request
 from pyxis_py.options import OPTIONS, find_option
 from pyxis_py.plugin_config import parse_plugin_config
 from pyxis_py.records import Answer, decode_answer
@@ -53,16 +53,20 @@ def read_flags(words: Iterable[str]) -> list[RawValue]:
 class StepHooks:
     """The container of one step on this node. A context manager: `exit` at its end."""
 
-    def __init__(self, words: Iterable[str] = ()) -> None:
+    def __init__(
+        self, words: Iterable[str] = (), *, news: Callable[[str], None] | None = None
+    ) -> None:
         """Read the site's settings.
 
         Args:
             words: as behind the plugin in plugstack.conf.
+            news: takes lines for the user while `user_init` waits for the container.
 
         Raises:
             SettingsError: for one that is unknown or wrong.
         """
         self._words = tuple(words)
+        self._news = news or (lambda line: None)
         parse_plugin_config(self._words)
         self._options: tuple[tuple[int, str], ...] = ()
         self._environ: Mapping[str, str] = {}
@@ -106,7 +110,7 @@ class StepHooks:
         self._line, keepers = socket.socketpair()
         self._keeper = KeeperProcess("start", request, line_fd=keepers.fileno())
         keepers.close()
-        self._line.recv(1)
+        await_answer(self._line.fileno(), self._news)
         data = self._keeper.read()
         self._answer = decode_answer(data)
         if self._answer.status == "error":
@@ -162,5 +166,5 @@ class StepHooks:
             return ()
         extra = (("state", self._answer.state), ("started", str(self._started)))
         request = encode_request(self._job, words=self._words, options=self._options, extra=extra)
-        done = ask("finish", request)
+        done = ask("finish", request, tell=self._news)
         return done.logs + tuple(f"error: {line}" for line in done.errors)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 
 from enroot_py import EnrootError, ExistsError, set_log_sink
+from pyxis_py.news import News, news_of_step
 from pyxis_py.records import Answer, encode_answer, encode_records
 from pyxis_py.request import Log, Request, describe, ignored_lines, read_log
 from pyxis_py.runtime_folder import find_folder
@@ -34,6 +35,15 @@ def start(request: Request, log: Log) -> tuple[Answer, Started | None]:
     arguments = request.arguments
     if not arguments.enabled:
         return Answer("none", (), tuple(ignored_lines(arguments)), ()), None
+    news = news_of_step(request.job, request.tell)
+    log.listener = news.detail
+    try:
+        return _start(request, log, news)
+    finally:
+        news.close()
+
+
+def _start(request: Request, log: Log, news: News) -> tuple[Answer, Started | None]:
     from pyxis_py.step import start_container, target_of
 
     settings = request.settings()
@@ -42,9 +52,11 @@ def start(request: Request, log: Log) -> tuple[Answer, Started | None]:
     scratch = ""
     if request.config.cache_policy == "never" and plan.origin == "uri":
         scratch = f"{folder}/{request.job.job}.{request.job.step}.cache"
-    plan, image, logs = _prepare(plan, request, settings, scratch)
+    plan, image = _prepare(plan, request, settings, news, scratch)
+    logs: list[str] = []
     environ = request.job.environ
     kept = tuple(f"{name}={environ[name]}" for name in plan.keep_environ if environ.get(name))
+    news.stage("starting the container: mounts, hooks and entrypoint")
     try:
         started = start_container(
             plan, target_of(plan, image), settings, folder=folder, environ=kept
@@ -81,17 +93,20 @@ def _state_of(name: str, settings: Settings) -> int:
 
 
 def _prepare(
-    plan: StepPlan, request: Request, settings: Settings, scratch: str
-) -> tuple[StepPlan, Image | None, list[str]]:
-    """Get the image, make the container; return the plan as it then is and lines for the user."""
+    plan: StepPlan, request: Request, settings: Settings, news: News, scratch: str
+) -> tuple[StepPlan, Image | None]:
+    """Get the image, make the container; return the plan as it then is, and the image."""
     from pyxis_py.step import load_container, make_container, needs_image, obtain_image
 
-    logs = [f"importing image: {plan.image}"] if _wants_news(plan, request) else []
+    if _wants_news(plan, request):
+        request.tell(f"importing image: {plan.image}")
     image = None
     if needs_image(plan):
-        image = obtain_image(plan, request.config, settings, scratch=scratch)
+        news.stage(f"importing {plan.image}")
+        image = obtain_image(plan, request.config, settings, news, scratch=scratch)
     if plan.action != "create":
-        return plan, image, logs
+        return plan, image
+    news.stage(f"unpacking {plan.image} into container {plan.container}")
     try:
         if image is None:
             load_container(plan, settings)
@@ -105,12 +120,20 @@ def _prepare(
     finally:
         if image is not None:
             image.close()
-    return plan, None, logs
+    return plan, None
 
 
 def _wants_news(plan: StepPlan, request: Request) -> bool:
     # A single task may be somebody at a terminal; hundreds of tasks would all say the same.
     return plan.origin in ("uri", "importer") and request.job.tasks <= 1
+
+
+def _tell(text: str) -> None:
+    """Send the user a line at once, through whoever waits on the other end of the line."""
+    try:
+        os.write(LINE_FD, text.encode("utf-8", "replace") + b"\n")
+    except OSError:
+        pass  # nobody waits any more
 
 
 def _undo(plan: StepPlan, request: Request, settings: Settings, scratch: str) -> None:
@@ -158,7 +181,7 @@ def _answer(plan: StepPlan, started: Started, request: Request, scratch: str) ->
 def _serve_start(data: bytes, log: Log) -> None:
     started, line_fd, joins = None, LINE_FD, 1
     try:
-        request = Request(data)
+        request = Request(data, tell=_tell)
         joins = request.records.number("joins", 1)
         if path := request.records.first("line"):
             # Open for writing too: such a line has no end before all tasks have come.
@@ -238,7 +261,8 @@ def _serve_simple(
 ) -> None:
     """Serve a verb that returns answer records and lines about what failed."""
     try:
-        pairs, failed = verb(Request(data))
+        request = Request(data, tell=_tell)
+        pairs, failed = verb(request)
     except EnrootError as error:
         pairs, failed = [], list(describe(error, log))
     status = "error" if failed else "ok"

@@ -79,6 +79,11 @@ def _forward_signals(pid: int) -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _FORWARDED)
 
 
+def _tell(line: str) -> None:
+    sys.stderr.write(f"pyxis: {line}\n")
+    sys.stderr.flush()
+
+
 def _finish(
     job: JobFacts,
     words: Iterable[str],
@@ -88,8 +93,7 @@ def _finish(
 ) -> None:
     joined = meeting.counts().joined
     extra = (("state", answer.state), ("started", str(joined)))
-    done = ask("finish", encode_request(job, words=words, options=options, extra=extra))
+    done = ask("finish", encode_request(job, words=words, options=options, extra=extra), tell=_tell)
     for text in (*done.logs, *(f"error: {line}" for line in done.errors)):
-        sys.stderr.write(f"pyxis: {text}\n")
-    sys.stderr.flush()
+        _tell(text)
     meeting.remove()

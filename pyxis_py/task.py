@@ -12,7 +12,7 @@ import os
 
 from enroot_py import CommandError, EnrootError, UsageError
 from pyxis_py.job import BATCH_STEP, JobFacts
-from pyxis_py.keeper_process import KeeperProcess, encode_request
+from pyxis_py.keeper_process import KeeperProcess, await_answer, encode_request
 from pyxis_py.options import OPTIONS
 from pyxis_py.records import Answer, decode_answer
 from pyxis_py.rendezvous import Rendezvous, remove_stale
@@ -146,7 +146,7 @@ def run_task(line: TaskLine) -> NoReturn:
         _import_join()  # most of it is the keeper's as well
         keeper = KeeperProcess("start", request, line_fd=keepers_fd, forked=True)
         os.close(keepers_fd)
-        os.read(ready_fd, 1)  # a byte when the answer is there, the end of file if it never will be
+        await_answer(ready_fd, _tell)
         os.close(ready_fd)
         return keeper.read()
 
@@ -192,6 +192,10 @@ def _unpack_script(job: JobFacts, meeting: Rendezvous, script: str) -> JobFacts:
 
 def _show(answer: Answer) -> None:
     lines = [*answer.logs, *answer.infos] + [f"error: {text}" for text in answer.errors]
+    _tell(*lines)
+
+
+def _tell(*lines: str) -> None:
     text = "".join(f"pyxis: {text}\n" for text in lines)
     data = text.encode("utf-8", "surrogateescape")
     while data:

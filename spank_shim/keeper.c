@@ -16,6 +16,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cleanup.h"
@@ -200,11 +201,45 @@ pid_t keeper_start(const struct keeper_call *call, int *pid_fd)
 	return launch(call, pid_fd);
 }
 
+/* What the keeper has begun to tell the user; a longer line comes in pieces. */
+struct news {
+	char text[512];
+	size_t size;
+};
+
+static void add_byte(struct news *news, char byte)
+{
+	if (byte != '\n')
+		news->text[news->size++] = byte;
+	if (byte != '\n' && news->size < sizeof(news->text) - 1)
+		return;
+	news->text[news->size] = '\0';
+	slurm_spank_log("pyxis: %s", news->text);
+	news->size = 0;
+}
+
+/*
+ * Pass on to the user what has come over the line. Returns 1 once the keeper says that its answer is
+ * there (a NUL), -1 at the line's end, else 0. Byte by byte: what follows the NUL is not news.
+ */
+static int pass_news(int line_fd, struct news *news)
+{
+	char byte = '\0';
+	ssize_t count;
+
+	while ((count = recv(line_fd, &byte, 1, MSG_DONTWAIT)) == 1 && byte != '\0')
+		add_byte(news, byte);
+	if (count == 1)
+		return 1;
+	return count < 0 && (errno == EAGAIN || errno == EINTR) ? 0 : -1;
+}
+
 bool keeper_await(int line_fd, pid_t pid, int pid_fd)
 {
+	struct news news = { .size = 0 };
 	struct pollfd polled[] = { { .fd = line_fd, .events = POLLIN },
 				   { .fd = pid_fd, .events = POLLIN } };
-	char byte;
+	int said;
 
 	for (;;) {
 		int ready = poll(polled, 2, pid_fd < 0 ? LOOK_MILLISECONDS : -1);
@@ -213,8 +248,10 @@ bool keeper_await(int line_fd, pid_t pid, int pid_fd)
 			continue;
 		if (ready < 0)
 			return false;
+		if (polled[0].revents != 0 && (said = pass_news(line_fd, &news)) != 0)
+			return said > 0;
 		if (polled[0].revents != 0)
-			return recv(line_fd, &byte, 1, MSG_DONTWAIT) == 1;
+			continue;
 		if (polled[1].revents != 0)
 			return false;
 		if (pid_fd < 0 && kill(pid, 0) < 0 && errno == ESRCH)
@@ -256,36 +293,49 @@ void keeper_complain(const char *verb, const char *fault, int log_fd)
 			slurm_error("pyxis:     %s", line);
 }
 
-/* Wait for a child until its time is over; returns whether it has ended by itself. */
-static bool ends_in_time(pid_t pid, int seconds)
+static long milliseconds(void)
+{
+	struct timespec now = { 0 };
+
+	(void)clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000L + now.tv_nsec / 1000000L;
+}
+
+/*
+ * Wait for a child until its time is over, and pass its news on; returns whether it has ended by
+ * itself.
+ */
+static bool ends_in_time(pid_t pid, int line_fd, int seconds)
 {
 	AUTO_CLOSE int pid_fd = (int)syscall(SYS_pidfd_open, pid, 0);
-	struct pollfd polled = { .fd = pid_fd, .events = POLLIN };
+	struct pollfd polled[] = { { .fd = line_fd, .events = POLLIN },
+				   { .fd = pid_fd, .events = POLLIN } };
+	const long end = milliseconds() + seconds * 1000L;
+	struct news news = { .size = 0 };
 	siginfo_t info;
 
-	for (int left = seconds * 1000; left > 0;) {
-		/* Without such a descriptor this sleeps. */
-		int ready = poll(&polled, 1, pid_fd < 0 ? 5 : left);
+	for (long left = seconds * 1000L; left > 0; left = end - milliseconds()) {
+		/* Without a descriptor of the child this sleeps. */
+		int ready = poll(polled, 2, pid_fd < 0 && left > 5 ? 5 : (int)left);
 
-		if (ready > 0)
+		if (ready > 0 && polled[0].revents != 0 && pass_news(line_fd, &news) != 0)
+			polled[0].fd = -1;
+		if (ready > 0 && polled[1].revents != 0)
 			return true;
-		if (ready < 0 && errno == EINTR && pid_fd >= 0)
-			continue;
 		info.si_pid = 0;
 		if (waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) < 0 ||
 		    info.si_pid != 0)
 			return true;
-		left -= pid_fd < 0 ? 5 : left;
 	}
 	return false;
 }
 
 /* Wait for a child; kill it when its time is over. Returns what is wrong, or NULL. */
-static const char *wait_for(pid_t pid, int seconds)
+static const char *wait_for(pid_t pid, int line_fd, int seconds)
 {
 	const char *fault = NULL;
 
-	if (!ends_in_time(pid, seconds)) {
+	if (!ends_in_time(pid, line_fd, seconds)) {
 		(void)kill(pid, SIGKILL);
 		fault = "it took too long";
 	}
@@ -298,19 +348,26 @@ int keeper_ask(struct keeper_call *call, int seconds, struct answer *answer)
 {
 	AUTO_CLOSE int answer_fd = memory_file("answer");
 	AUTO_CLOSE int log_fd = memory_file("log");
+	int line[2] = { -1, -1 };
+	AUTO_CLOSE int line_fd = -1;
 	const char *fault, *status;
-	pid_t pid;
+	pid_t pid = -1;
 
-	call->answer_fd = answer_fd;
-	call->log_fd = log_fd;
-	call->line_fd = -1;
-	pid = answer_fd < 0 || log_fd < 0 ? -1 : launch(call, NULL);
+	if (answer_fd >= 0 && log_fd >= 0 &&
+	    socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, line) == 0) {
+		line_fd = line[0];
+		call->answer_fd = answer_fd;
+		call->log_fd = log_fd;
+		call->line_fd = line[1];
+		pid = launch(call, NULL);
+		close(line[1]);
+	}
 	if (pid < 0) {
 		slurm_error("pyxis: cannot start the container's keeper (%s): %s", call->verb,
 			    strerror(errno));
 		return -1;
 	}
-	fault = wait_for(pid, seconds);
+	fault = wait_for(pid, line_fd, seconds);
 	if (fault == NULL)
 		fault = answer_read(answer, answer_fd);
 	if (fault != NULL) {

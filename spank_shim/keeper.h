@@ -44,8 +44,8 @@ int memory_file(const char *name);
 pid_t keeper_start(const struct keeper_call *call, int *pid_fd);
 
 /*
- * Wait until the keeper has written its answer, or has ended. Returns whether it said that the
- * answer is there.
+ * Wait until the keeper has written its answer, or has ended, and print the lines that it has for
+ * the user in the meantime. Returns whether it said that the answer is there.
  */
 bool keeper_await(int line_fd, pid_t pid, int pid_fd);
 

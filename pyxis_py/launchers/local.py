@@ -63,7 +63,7 @@ def run_local(
     """
     job = os.getpid()
     base = dict(os.environ if environ is None else environ)
-    with StepHooks(words) as hooks:
+    with StepHooks(words, news=lambda line: _show([line])) as hooks:
         hooks.post_opt(given, {**base, **task_variables(job, tasks=tasks, rank=0)})
         facts = JobFacts(
             os.getuid(), os.getgid(), job, 0, tasks=tasks, local_tasks=tasks, cwd=os.getcwd()

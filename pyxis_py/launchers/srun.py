@@ -232,15 +232,20 @@ def resolve_digest(
         options=[(rows.index(value.option), value.argument) for value in container],
         extra=(("context", context),),
     )
-    pairs, _ = submit(Request(data))
+    pairs, _ = submit(Request(data, tell=_tell))
     variables = {}
     for key, value in pairs:
         if key == "log":
-            sys.stderr.write(f"pyxis: {value}\n")
+            _tell(value)
         elif key == "setenv":
             name, _, text = value.partition("=")
             variables[name] = text
     return variables
+
+
+def _tell(line: str) -> None:
+    sys.stderr.write(f"pyxis: {line}\n")
+    sys.stderr.flush()
 
 
 def main(words: Sequence[str] | None = None) -> int:

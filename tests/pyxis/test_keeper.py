@@ -230,18 +230,18 @@ def test_no_flag_is_no_container(tmp_path: Path) -> None:
 def test_a_state_that_is_none_is_refused(state: str) -> None:
     request = encode_request(facts({}), extra=(("state", state), ("started", "1")))
     with pytest.raises(EnrootError, match="without an answer"):
-        ask("finish", request)
+        ask("finish", request, tell=print)
 
 
 @pytest.mark.root
 def test_root_makes_the_folders_of_a_node_and_a_user(tmp_path: Path) -> None:
     base = tmp_path / "pyxis"
     words = (f"runtime_path={base}",)
-    assert ask("init", encode_request(facts({}), words=words)).status == "ok"
+    assert ask("init", encode_request(facts({}), words=words), tell=print).status == "ok"
     assert base.stat().st_mode & 0o777 == 0o755
     job = facts({})._replace(uid=4711, gid=4712)
     for _ in range(2):
-        assert ask("prepare", encode_request(job, words=words)).status == "ok"
+        assert ask("prepare", encode_request(job, words=words), tell=print).status == "ok"
     status = (base / "4711").stat()
     assert (status.st_uid, status.st_gid, status.st_mode & 0o777) == (4711, 4712, 0o700)
 

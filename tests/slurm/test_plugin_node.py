@@ -48,9 +48,12 @@ _ONLY_START = '[ "$4" = start ] || exec PYTHON "$@"\n'
     [
         ("echo disk is full >&2; exit 1", "disk is full"),
         ("kill -KILL $$", "no usable answer"),
-        ("head -c 99999 /dev/urandom >&4; printf . >&5", "no usable answer"),
-        ("printf 'status=ok\\0pid=1\\0' >&4; printf . >&5", "incomplete"),
-        ("printf 'status=ok\\0pid=1\\0join=user\\0end=\\0' >&4; printf . >&5", "user namespace"),
+        ("head -c 99999 /dev/urandom >&4; printf '\\0' >&5", "no usable answer"),
+        ("printf 'status=ok\\0pid=1\\0' >&4; printf '\\0' >&5", "incomplete"),
+        (
+            "printf 'status=ok\\0pid=1\\0join=user\\0end=\\0' >&4; printf '\\0' >&5",
+            "user namespace",
+        ),
     ],
 )
 def test_a_keeper_that_fails_ends_the_step_and_nothing_else(

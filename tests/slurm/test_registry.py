@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterator
 
 import pytest
 
 from tests.registry.fake_registry import FakeRegistry
+from tests.registry.faults import drip
 from tests.registry.images import ImageStore, busybox_layer, file
 from tests.slurm.rig import NODES, Rig
 
@@ -55,6 +58,41 @@ def test_nodes_do_not_ask_what_a_tag_means(rig: Rig, registry: FakeRegistry) -> 
     by_tag = [entry for entry in registry.paths("/manifests/") if entry.endswith("/1")]
     assert len(by_tag) == 1
     assert blobs(registry) == 3 * NODES
+
+
+def test_who_waits_is_told_what_for(rig: Rig) -> None:
+    images = ImageStore()
+    images.image("t/box", "1", [busybox_layer(), [file("data", os.urandom(2 << 20))]])
+    with FakeRegistry(images) as registry:
+        registry.fault("/blobs/", drip(1 << 18, 0.6))
+        words = ["pyxis-srun", "-w", "node1", image(registry)]
+        steps = [rig.popen(*words, "true") for _ in range(2)]
+        errors = [step.communicate(timeout=60)[1] for step in steps]
+    assert [step.returncode for step in steps] == [0, 0], errors
+    for text in errors:
+        assert "still importing" in text and "/t/box:1" in text, text
+    assert any(re.search(r"[0-9.]+ of [0-9.]+ MiB have arrived", text) for text in errors), errors
+    assert any("Waiting for another process" in text for text in errors), errors
+
+
+def test_who_submits_is_told_that_the_registry_is_slow(rig: Rig, registry: FakeRegistry) -> None:
+    registry.fault("/manifests/", drip(100, 1.0), times=1)
+    done = rig.run("pyxis-srun", "-w", "node1", image(registry), "cat", "/etc/mark")
+    assert done.stdout == "version 1\n", done.stderr
+    assert "still asking the registry for the digest of" in done.stderr
+
+
+def test_a_slow_hook_is_named_as_what_is_waited_for(rig: Rig) -> None:
+    folder = rig.folder("config") / "hooks.d"
+    folder.mkdir()
+    (folder / "99-slow.sh").write_text("#!/bin/sh\nsleep 4\n")
+    (folder / "99-slow.sh").chmod(0o755)
+    for path in (folder, folder / "99-slow.sh"):
+        os.chown(path, rig.user.pw_uid, rig.user.pw_gid)
+    words = ["pyxis-srun", f"--container-image={rig.shared}/image.sqsh", "cat", "/etc/mark"]
+    done = rig.run(*words, ENROOT_CONFIG_PATH=str(folder.parent))
+    assert done.stdout == "image\n", done.stderr
+    assert "still starting the container: mounts, hooks and entrypoint" in done.stderr
 
 
 def test_a_tag_that_moves_during_a_job_means_what_it_meant(

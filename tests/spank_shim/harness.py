@@ -55,7 +55,7 @@ class Harness:
             "def say(*records):\n"
             "    os.write(4, b''.join(r.encode() + b'\\0' for r in records))\n"
             "def ready():\n"
-            "    os.write(5, b'.')\n"
+            "    os.write(5, b'\\0')\n"
             f"{body}\n"
         )
         path.chmod(0o755)

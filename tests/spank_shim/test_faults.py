@@ -203,6 +203,24 @@ def test_variables_of_an_answer_enter_the_environment_at_submission(harness: Har
     assert "pyxis: note" in played.err
 
 
+def test_news_reach_the_user_while_the_keeper_works(harness: Harness) -> None:
+    body = (
+        "os.write(5, b'still importing\\nand %s more'); time.sleep(0.2)\n"
+        "os.write(5, b'\\n' + b'x' * 700 + b'\\n')\n"
+        "say('status=none', 'end='); os.write(5, b'cut off\\0later')"
+    )
+    played = harness.play("step", "--0=/image.sqsh", harness.keeper(body), tasks=3)
+    assert played.status == 0, played
+    said = [line for line in played.err.splitlines() if "pyxis: " in line]
+    assert said[0].endswith("pyxis: still importing")
+    assert said[1].endswith("pyxis: and %s more")
+    assert [line.count("x") for line in said[2:]] == [512, 190]  # one of them in "pyxis"
+    dead = harness.keeper("os.write(5, b'still importing\\n'); os._exit(1)")
+    played = harness.play("step", "--0=/image.sqsh", dead)
+    assert played.status == 1
+    assert "pyxis: still importing" in played.err
+
+
 GROUPS = (
     "say('status=ok', *(['setenv=SLURM_PYXIS_GROUPS=0 1'] if b'command=local' in request else []),"
     " 'end=')"
