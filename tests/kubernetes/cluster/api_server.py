@@ -23,6 +23,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import yaml
 
+from pyxis_py.kubernetes.render.queueing import GATES
 from tests.kubernetes.cluster import documents
 from tests.kubernetes.cluster.kinds import BUILT_IN, KINDS, Kind, faults
 from tests.kubernetes.cluster.objects import Key, Object, ObjectStore, RefusalError
@@ -153,6 +154,19 @@ class ApiServer:
             if (key.plural, key.name) == (plural, name) and key.group_version.startswith(group)
         )
         return found
+
+
+def _check_gates(current: Object, made: Object) -> None:
+    """Kueue's webhook: gates can be taken away, and never be added to an object that is there."""
+    gates = [
+        set((row["metadata"].get("annotations") or {}).get(GATES, "").split(",")) - {""}
+        for row in (current, made)
+    ]
+    if gates[1] - gates[0]:
+        text = f"metadata.annotations[{GATES}]: Forbidden: cannot add gates after creation"
+        raise RefusalError(
+            403, "Forbidden", f'admission webhook "vjob.kb.io" denied the request: {text}'
+        )
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
@@ -354,7 +368,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self._send(201, objects.create(kind, key.namespace, manifest, dry_run=dry_run))
             return
         made = patched(asked.content_type, current, asked.body)
+        # The version is looked at before any webhook that validates.
+        objects.check_version(key, made)
         self._admit("update", kind, made, key.namespace, asked.query)
+        _check_gates(current, made)
         immutable = current.get("immutable") and any(
             made.get(name) != current.get(name) for name in ("data", "binaryData", "immutable")
         )

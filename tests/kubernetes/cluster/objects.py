@@ -95,19 +95,23 @@ class ObjectStore:
             if key not in self.objects:
                 raise missing(key)
             current = self.objects[key]
-            asked = made["metadata"].get("resourceVersion")
-            if asked and asked != current["metadata"]["resourceVersion"]:
-                text = (
-                    f'Operation cannot be fulfilled on {key.plural} "{key.name}": the object has '
-                    "been modified; please apply your changes to the latest version and try again"
-                )
-                raise RefusalError(409, "Conflict", text)
+            self.check_version(key, made)
             made = copy.deepcopy(made)
             for name in ("uid", "creationTimestamp", "namespace", "name"):
                 made["metadata"][name] = current["metadata"][name]
             if not dry_run:
                 self._set("MODIFIED", key, made)
             return copy.deepcopy(made)
+
+    def check_version(self, key: Key, made: Object) -> None:
+        """409 if an object names a version that is not the current one."""
+        asked = made["metadata"].get("resourceVersion")
+        if asked and asked != self.objects[key]["metadata"]["resourceVersion"]:
+            text = (
+                f'Operation cannot be fulfilled on {key.plural} "{key.name}": the object has '
+                "been modified; please apply your changes to the latest version and try again"
+            )
+            raise RefusalError(409, "Conflict", text)
 
     def store(self, key: Key, **parts: Any) -> None:
         """Merge `spec` into an object or replace its `status`, as a controller would."""

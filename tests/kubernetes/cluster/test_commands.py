@@ -357,6 +357,8 @@ def test_no_cluster(login: Login, server: ApiServer, client: str) -> None:
         done = login.run(*words, f"--client={client}", "--kubeconfig=/nonexistent")
         assert done.returncode == 1 and "No answer from the cluster" in done.stderr, done
         assert "Traceback" not in done.stderr
+    done = login.run("status", f"--client={client}", KUBECONFIG="/nonexistent")
+    assert done.returncode == 1 and "No answer from the cluster" in done.stderr, done
 
 
 def test_logs_are_followed_until_the_job_ends(login: Login, server: ApiServer) -> None:

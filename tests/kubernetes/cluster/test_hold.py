@@ -176,3 +176,12 @@ def test_a_conflict_that_does_not_end_is_an_error(python: ClusterClient, server:
     server.admission.append(webhook)
     with pytest.raises(failures.ConflictError):
         release(python, job)
+
+
+def test_kueue_takes_no_gate_for_a_job_that_is_there(
+    client: ClusterClient, server: ApiServer
+) -> None:
+    job = create(client, server, "kueue")
+    patch = {"metadata": {"annotations": {GATES: HOLD_GATE}}}
+    with pytest.raises(failures.RejectedError, match="cannot add gates after creation"):
+        client.patch(job.resource, job.namespace, job.name, patch)
