@@ -27,6 +27,16 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from enroot_py.plan.start import NamespacePlan
 
+FLAGS = {
+    "user": CLONE_NEWUSER,
+    "pid": CLONE_NEWPID,
+    "mount": CLONE_NEWNS,
+    "net": CLONE_NEWNET,
+    "ipc": CLONE_NEWIPC,
+    "uts": CLONE_NEWUTS,
+}
+"""The kinds of namespaces, by their names in a plan."""
+
 _SWITCHES = (
     # file below /proc/sys, value that forbids, command that allows
     ("user/max_user_namespaces", "0", "sysctl -w user.max_user_namespaces=15000"),
@@ -48,13 +58,9 @@ def enter_namespaces(kernel: Kernel, plan: NamespacePlan) -> None:
     Raises:
         NamespaceError: if the kernel refuses; the hint names the switch to change.
     """
-    flags = CLONE_NEWNS if plan.mount else 0
-    for wanted, flag in (
-        (plan.net, CLONE_NEWNET),
-        (plan.ipc, CLONE_NEWIPC),
-        (plan.uts, CLONE_NEWUTS),
-    ):
-        flags |= flag if wanted else 0
+    flags = 0
+    for kind in ("mount", "net", "ipc", "uts"):
+        flags |= FLAGS[kind] if getattr(plan, kind) else 0
     user = CLONE_NEWUSER if plan.user else 0
     if plan.pid:
         # The process that waits stays outside of all but the user namespace: it would keep the

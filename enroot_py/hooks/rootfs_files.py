@@ -125,7 +125,7 @@ class RootfsFiles:
                 raise
 
     def make_directories(self, path: str, *, mode: int = 0o755) -> None:
-        """Create the folder `path` and its missing parents, each with `mode` less the umask."""
+        """Create the folder `path` with `mode`, and its missing parents, each less the umask."""
         self._folder(path, mode=mode).__exit__()
 
     def copy_tree(self, source: str, destination: str, *, depth: int = 16) -> None:
@@ -148,25 +148,9 @@ class RootfsFiles:
                 times = (status.st_atime_ns, status.st_mtime_ns)
                 self.replace(target, data or b"", mode=mode, times=times)
 
-    def _folder(self, path: str, *, mode: int = 0o755, links: int = 0) -> Place:
+    def _folder(self, path: str, *, mode: int = 0o755) -> Place:
         """Return the place of a folder, created if it is missing."""
-        try:
-            return resolve(self._root, path)
-        except OSError as error:
-            if error.errno != errno.ENOENT or links > 40:
-                raise
-        parent, name = _split(path)
-        with self._folder(parent, mode=mode, links=links) as place:
-            try:
-                os.mkdir(name, mode, dir_fd=place.fd)
-            except FileExistsError:
-                # Made meanwhile, or a link to a folder that is missing: that one is to be created.
-                try:
-                    target = os.readlink(name, dir_fd=place.fd)
-                except OSError:
-                    target = name
-                path = target if target.startswith("/") else f"{parent}/{target}"
-        return self._folder(path, mode=mode, links=links + 1)
+        return resolve(self._root, path, create="dir", mode=mode)
 
 
 def _split(path: str) -> tuple[str, str]:

@@ -110,9 +110,8 @@ def test_folders_are_made_with_the_mode_asked_for(rootfs: Path) -> None:
     with RootfsFiles(str(rootfs)) as files:
         files.make_directories("/home/a/b", mode=0o700)
         files.make_directories("/home/a", mode=0o755)
-    assert [(rootfs / path).stat().st_mode & 0o777 for path in ("home", "home/a", "home/a/b")] == [
-        0o700
-    ] * 3
+    modes = [(rootfs / path).stat().st_mode & 0o777 for path in ("home", "home/a", "home/a/b")]
+    assert modes == [0o755, 0o755, 0o700]  # parents as useradd makes them
 
 
 def test_a_dangling_link_to_a_folder_gets_its_folder(rootfs: Path) -> None:

@@ -9,20 +9,11 @@ import os
 
 from enroot_py.enter.execute import run_program
 from enroot_py.enter.join import Target
-from enroot_py.enter.namespaces import enter_namespaces
+from enroot_py.enter.namespaces import FLAGS, enter_namespaces
 from enroot_py.enter.process import close_on_exec, restore_signals
 from enroot_py.errors import NotFoundError
 from enroot_py.host import observe_host
-from enroot_py.linux.kernel import (
-    CLONE_NEWCGROUP,
-    CLONE_NEWIPC,
-    CLONE_NEWNET,
-    CLONE_NEWNS,
-    CLONE_NEWPID,
-    CLONE_NEWUSER,
-    CLONE_NEWUTS,
-    Kernel,
-)
+from enroot_py.linux.kernel import CLONE_NEWCGROUP, Kernel
 from enroot_py.linux.seccomp import filter_program
 from enroot_py.operations.plumbing.environment import read_environment
 from enroot_py.plan.start import NamespacePlan
@@ -31,15 +22,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection
     from typing import NoReturn
-
-_FLAGS = {
-    "user": CLONE_NEWUSER,
-    "pid": CLONE_NEWPID,
-    "mount": CLONE_NEWNS,
-    "net": CLONE_NEWNET,
-    "ipc": CLONE_NEWIPC,
-    "uts": CLONE_NEWUTS,
-}
 
 
 def run_in_namespaces(
@@ -101,7 +83,7 @@ def _open_folder(path: str) -> int:
 def _join(kernel: Kernel, pid: int, kinds: Collection[str]) -> None:
     flags = CLONE_NEWCGROUP
     for kind in kinds:
-        flags |= _FLAGS[kind]
+        flags |= FLAGS[kind]
     Target(pid).join(kernel, flags)
     if "user" in kinds:
         kernel.set_seccomp_filter(filter_program(os.uname().machine))
@@ -110,16 +92,11 @@ def _join(kernel: Kernel, pid: int, kinds: Collection[str]) -> None:
 def _create(kernel: Kernel, kinds: Collection[str], *, remap_root: bool) -> None:
     host = observe_host()
     plan = NamespacePlan(
-        user="user" in kinds,
         uid=0 if remap_root else host.euid,
         gid=0 if remap_root else host.egid,
         outside_uid=host.euid,
         outside_gid=host.egid,
-        pid="pid" in kinds,
-        net="net" in kinds,
-        ipc="ipc" in kinds,
-        uts="uts" in kinds,
         machine=host.architecture,
-        mount="mount" in kinds,
+        **{kind: kind in kinds for kind in FLAGS},
     )
     enter_namespaces(kernel, plan)

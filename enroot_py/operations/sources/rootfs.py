@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from abc import abstractmethod
 from typing import BinaryIO
 
 from enroot_py.errors import NotFoundError
@@ -25,8 +26,10 @@ def empty_config(platform: Platform) -> ImageConfig:
     )  # fmt: skip
 
 
-class RootfsTarSource(ImageSource):
-    """A root filesystem in a tar archive, compressed with gzip or zstd or not at all."""
+class _RootfsSource(ImageSource):
+    """A root filesystem at a path of this machine."""
+
+    scheme = ""
 
     def __init__(self, path: str, settings: Settings, platform: Platform) -> None:
         """Note where it is."""
@@ -39,11 +42,23 @@ class RootfsTarSource(ImageSource):
         Raises:
             NotFoundError: if not.
         """
+        self._check()
+        provenance = f"{self.scheme}:{os.path.basename(os.path.abspath(self._path))}"
+        return SourceImage(empty_config(self.platform), provenance, None)
+
+    @abstractmethod
+    def _check(self) -> None: ...
+
+
+class RootfsTarSource(_RootfsSource):
+    """A root filesystem in a tar archive, compressed with gzip or zstd or not at all."""
+
+    scheme = "tar"
+
+    def _check(self) -> None:
         # Not opened yet: of a pipe the other end might take that for all.
         if not os.path.exists(self._path):
             raise NotFoundError(f"No such file: {self._path}")
-        provenance = f"tar:{os.path.basename(self._path)}"
-        return SourceImage(empty_config(self.platform), provenance, None)
 
     def flatten(self, sink: ContentSink, progress: Progress) -> Node:
         """Read the archive, as the only layer of an image.
@@ -63,24 +78,14 @@ class RootfsTarSource(ImageSource):
             raise NotFoundError(f"{error.strerror}: {self._path}") from error
 
 
-class RootfsFolderSource(ImageSource):
+class RootfsFolderSource(_RootfsSource):
     """A root filesystem in a folder."""
 
-    def __init__(self, path: str, settings: Settings, platform: Platform) -> None:
-        """Note where it is."""
-        super().__init__(settings, platform, default_name(path))
-        self._path = path
+    scheme = "dir"
 
-    def describe(self) -> SourceImage:
-        """Make sure that it is there.
-
-        Raises:
-            NotFoundError: if not.
-        """
+    def _check(self) -> None:
         if not os.path.isdir(self._path):
             raise NotFoundError(f"No such folder: {self._path}")
-        provenance = f"dir:{os.path.basename(os.path.abspath(self._path))}"
-        return SourceImage(empty_config(self.platform), provenance, None)
 
     def flatten(self, sink: ContentSink, progress: Progress) -> Node:
         """Read the folder.
