@@ -87,6 +87,8 @@ REFUSED: list[tuple[str, str, dict[str, Any]]] = [
     ("sattach", "", {"body": "sattach 1.0\n"}),
     ("sacct", "", {"body": "sacct -j $SLURM_JOB_ID\n"}),
     ("sbcast", "", {"body": "sbcast a /tmp/a\n"}),
+    ("mpi-server", "", {"body": "srun --mpi=pmix true\n"}),
+    ("srun-option", "", {"body": "srun --task-prolog=x true\n"}),
     ("image-mixed", "", {"body": "srun --container-image=other true\n"}),
 ]  # fmt: skip
 

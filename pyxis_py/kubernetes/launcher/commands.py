@@ -16,6 +16,9 @@ from pyxis_py.kubernetes.launcher.workplace import ABSENT
 USAGE = "use: srun [options] program [arguments]; see srun(1) for the options"
 VERSION = "slurm 22.05 (pyxis launcher)"
 
+OPTION_STATUS = 255
+"""What srun exits with for options that it cannot read."""
+
 
 def run_command(name: str, argv: list[str]) -> NoReturn:
     """Run one of the commands and end the process with its status."""
@@ -58,12 +61,15 @@ def _find(name: str) -> Callable[[list[str]], int]:
 
 def _srun(argv: list[str]) -> int:
     from pyxis_py.kubernetes.launcher.hostfile import read_hostfile
-    from pyxis_py.kubernetes.launcher.launch import check_mpi
     from pyxis_py.kubernetes.launcher.loop import Loop
     from pyxis_py.kubernetes.launcher.srun import find_step_client
     from pyxis_py.kubernetes.launcher.srun_options import parse_srun
 
-    srun = parse_srun(argv, os.environ)
+    try:
+        srun = parse_srun(argv, os.environ)
+    except CommandLineError as error:
+        complain("srun", str(error))
+        return OPTION_STATUS
     if srun.has("help") or srun.has("usage"):
         print(USAGE)
         return 0
@@ -75,7 +81,6 @@ def _srun(argv: list[str]) -> int:
         return 0
     if not srun.command:
         raise CommandLineError("no program to run")
-    check_mpi(srun)
     loop = Loop()
     hostfile = read_hostfile(os.environ.get("SLURM_HOSTFILE", ""))
     client = find_step_client(loop, srun, hostfile)

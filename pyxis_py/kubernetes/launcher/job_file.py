@@ -41,6 +41,7 @@ class Job(NamedTuple):
         output: the job's output file as given, patterns unexpanded.
         options: values of sbatch's options that are the launcher's.
         exports: variables that the submitter exports; `secrets` are files of the token's folder.
+        ignore_mpi: whether `srun --mpi=pmix` starts programs without a server for MPI.
         image: --container-image as given, "" if job.json does not say.
         mounts: where --container-mounts are in the pod; None if job.json does not say.
         element: SLURM_ARRAY_TASK_ID, "" if the job is no element of an array.
@@ -67,6 +68,7 @@ class Job(NamedTuple):
     secrets: tuple[str, ...]
     options: dict[str, str]
     umask: int
+    ignore_mpi: bool
     image: str
     mounts: tuple[str, ...] | None
     element: str
@@ -154,6 +156,7 @@ def _parse(content: dict[str, Any], environ: Mapping[str, str]) -> Job:
         secrets=tuple(map(str, content["secretEnv"])),
         options={str(name): str(value) for name, value in content["options"].items()},
         umask=int(content.get("umask", 0o022)),
+        ignore_mpi=bool(content.get("ignoreMpi", False)),
         image=str(content.get("containerImage", "")),
         mounts=tuple(map(str, content["containerMounts"]))
         if "containerMounts" in content

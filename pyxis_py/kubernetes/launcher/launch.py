@@ -17,14 +17,15 @@ from pyxis_py.kubernetes.launcher.environment import (
     export_environment,
     step_environment,
 )
+from pyxis_py.kubernetes.launcher.job_file import Job
 from pyxis_py.kubernetes.launcher.multi_prog import parse_programs
 from pyxis_py.kubernetes.launcher.places import find_places
 from pyxis_py.kubernetes.launcher.srun_io import StepStreams
 from pyxis_py.kubernetes.launcher.srun_options import MPI_TYPES, Srun
 
 
-def check_mpi(srun: Srun) -> None:
-    """Refuse what there is no server for.
+def check_mpi(srun: Srun, job: Job) -> None:
+    """Refuse what there is no server for, unless the job was submitted with `--allow mpi-server`.
 
     Raises:
         CommandLineError: for any type but none.
@@ -32,10 +33,10 @@ def check_mpi(srun: Srun) -> None:
     kind = srun.text("mpi").lower() or "none"
     if kind not in MPI_TYPES and not kind.startswith("pmix_"):
         raise CommandLineError(f"--mpi: not a type: {kind!r}")
-    if kind != "none":
+    if kind != "none" and not job.ignore_mpi:
         raise CommandLineError(
-            f"--mpi={kind}: there is no such server in a pod: start MPI programs with mpirun, "
-            "which finds the job's nodes by itself; other programs need no --mpi"
+            f"mpi-server: --mpi={kind}: there is no such server in a pod: start MPI programs with "
+            "mpirun, which finds the job's nodes by itself; other programs need no --mpi"
         )
 
 

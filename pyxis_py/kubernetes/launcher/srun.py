@@ -22,7 +22,7 @@ from pyxis_py.kubernetes.launcher.client import (
 from pyxis_py.kubernetes.launcher.command_line import CommandLineError
 from pyxis_py.kubernetes.launcher.deadlines import KILL_WAIT
 from pyxis_py.kubernetes.launcher.environment import Step
-from pyxis_py.kubernetes.launcher.launch import launch_content, read_programs
+from pyxis_py.kubernetes.launcher.launch import check_mpi, launch_content, read_programs
 from pyxis_py.kubernetes.launcher.loop import Loop, Timer
 from pyxis_py.kubernetes.launcher.processes import exit_code
 from pyxis_py.kubernetes.launcher.srun_io import StepStreams
@@ -307,5 +307,6 @@ def find_step_client(loop: Loop, srun: Srun, hostfile: Sequence[str]) -> StepCli
     job_id = srun.text("jobid")
     if job_id and job_id != str(client.job.job_id):
         raise CommandError(f"--jobid: this is job {client.job.job_id}")
+    check_mpi(srun, client.job)
     request, warnings = plan_request(srun, len(client.job.hosts), hostfile)
     return StepClient(loop, client, srun, (request, warnings))

@@ -106,6 +106,7 @@ def job_file(context: Context, exports: Exports) -> str:
         "batchHostIndex": 0,
         "controlPort": CONTROL_PORT,
         "output": posixpath.join(base, job.output or _default_output(context)),
+        "ignoreMpi": context.ledger.allows("mpi-server"),
         "umask": context.options.submitter.umask,
         "containerImage": job.container.image,
         "containerMounts": [

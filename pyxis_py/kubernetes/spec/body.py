@@ -9,7 +9,10 @@ Pure.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+
+from pyxis_py.kubernetes.spec.assignments import Assignments
 
 COMMANDS: dict[str, tuple[str, str]] = {
     # command: code, what it would need
@@ -19,10 +22,20 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "sacct": ("sacct", "there is no accounting database behind a pod"),
     "sbcast": ("sbcast", "files are not broadcast to pods"),
 }
+_CONTAINER = "all steps run in the pod's container"
+_HOOK = "call it in the script, or in the command"
 SRUN_FLAGS: dict[str, tuple[str, str]] = {
     "--pty": ("pty", "a batch job has no terminal"),
     "--x11": ("x11", "there is no X11 forwarding into a pod"),
     "--bcast": ("srun-bcast", "programs are not broadcast to pods"),
+    "--het-group": ("srun-option", "the job has one component"),
+    "--container-entrypoint": ("srun-option", _CONTAINER),
+    "--container-remap-root": ("srun-option", _CONTAINER),
+    "--container-save": ("srun-option", _CONTAINER),
+    "--prolog": ("srun-option", _HOOK),
+    "--epilog": ("srun-option", _HOOK),
+    "--task-prolog": ("srun-option", _HOOK),
+    "--task-epilog": ("srun-option", _HOOK),
 }
 HOST_COMMANDS = ("module", "spack", "sudo", "ml", "systemctl", "nvidia-smi -pm", "nvidia-smi -lgc")
 
@@ -32,7 +45,10 @@ _BEFORE_COMMANDS = frozenset(
     ("then", "do", "else", "exec", "time", "if", "elif", "while", "until", "!", "nohup", "env")
 )
 _ASSIGNMENT = re.compile(r"\w+=")
-_IMAGE = re.compile(r"--container-image(?:=|\s+)(\"[^\"]*\"|'[^']*'|[^\s;|&)]+)")
+_VALUE = r"(?:=|\s+)(\"[^\"]*\"|'[^']*'|[^\s;|&)]+)"
+_IMAGE = re.compile("--container-image" + _VALUE)
+_MOUNTS = re.compile("--container-mounts" + _VALUE)
+_MPI = re.compile("--mpi" + _VALUE)
 _SECRET = re.compile(
     r"(?:^|\s)(?:export\s+)?(\w*(?:TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY)\w*)=['\"]?[^\s'\"$`]{6,}"
 )
@@ -51,16 +67,28 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """What the body has: findings, and the images that its `srun` lines name, each once."""
+    """What the body has: findings, and what its `srun` lines name, each once, with its line.
+
+    Attributes:
+        images: of --container-image; variables whose value the script tells are expanded.
+        mounts: of --container-mounts, likewise.
+    """
 
     findings: tuple[Finding, ...]
     images: tuple[tuple[str, int], ...]
+    mounts: tuple[tuple[str, int], ...] = ()
 
 
-def scan_body(text: str, first_line: int) -> Body:
-    """Look through the lines of a script from `first_line` (counted from 1; 0 for no body)."""
+def scan_body(text: str, first_line: int, environ: Mapping[str, str] | None = None) -> Body:
+    """Look through the lines of a script from `first_line` (counted from 1; 0 for no body).
+
+    Args:
+        environ: variables that the script will find set.
+    """
     findings: list[Finding] = []
     images: dict[str, int] = {}
+    mounts: dict[str, int] = {}
+    variables = Assignments(environ or {})
     for number, line in _logical_lines(text, first_line):
         if line.lstrip().startswith("#"):
             continue
@@ -68,10 +96,20 @@ def scan_body(text: str, first_line: int) -> Body:
         findings += _commands(line, number, commands)
         if "srun" in commands or re.search(r"\bsrun\b", line):
             findings += _srun_flags(line, number)
-            for image in _IMAGE.findall(line):
-                images.setdefault(image.strip("\"'").replace("\\#", "#"), number)
+            for word in _IMAGE.findall(line):
+                image = variables.expand(word) or word.strip("\"'")
+                images.setdefault(image.replace("\\#", "#"), number)
+            for word in _MOUNTS.findall(line):
+                value = variables.expand(word)
+                if value is None:
+                    text = f"--container-mounts={word}: what it stands for is known at run time"
+                    findings.append(Finding("srun-mounts", number, text, False))
+                else:
+                    mounts.setdefault(value, number)
+        else:
+            variables.note(line)
         findings += _settings(line, number)
-    return Body(tuple(findings), tuple(images.items()))
+    return Body(tuple(findings), tuple(images.items()), tuple(mounts.items()))
 
 
 def _logical_lines(text: str, first_line: int) -> list[tuple[int, str]]:
@@ -125,11 +163,16 @@ def _commands(line: str, number: int, commands: list[str]) -> list[Finding]:
 
 def _srun_flags(line: str, number: int) -> list[Finding]:
     words = [word.partition("=")[0] for word in line.split()]
-    return [
+    found = [
         Finding(code, number, f"srun {flag}: {text}", True)
         for flag, (code, text) in SRUN_FLAGS.items()
         if flag in words
     ]
+    for kind in _MPI.findall(line):
+        if kind.strip("\"'") not in ("none", "list"):
+            text = f"srun --mpi={kind}: there is no such server in a pod"
+            found.append(Finding("mpi-server", number, text, True))
+    return found
 
 
 def _settings(line: str, number: int) -> list[Finding]:

@@ -168,7 +168,7 @@ def read_job(
     job = JobSpec(name, text, name, tuple(command[1:]), tuple(given))
     job = _read_options(job, ledger)
     job = _read_container(job, environ, ledger)
-    return _read_body(job, script.body_line, ledger), ledger
+    return _read_body(job, script.body_line, environ, ledger), ledger
 
 
 def _find_script(
@@ -289,8 +289,12 @@ def _read_container(job: JobSpec, environ: Mapping[str, str], ledger: Ledger) ->
         return job
 
 
-def _read_body(job: JobSpec, body_line: int, ledger: Ledger) -> JobSpec:
-    body = scan_body(job.script, body_line)
+_KNOWN = ("HOME", "USER", "LOGNAME")
+
+
+def _read_body(job: JobSpec, body_line: int, environ: Mapping[str, str], ledger: Ledger) -> JobSpec:
+    known = {name: environ[name] for name in _KNOWN if name in environ}
+    body = scan_body(job.script, body_line, known)
     for finding in body.findings:
         if finding.refusal:
             ledger.refuse(finding.code, "", finding.text, line=finding.line)
@@ -306,4 +310,29 @@ def _read_body(job: JobSpec, body_line: int, ledger: Ledger) -> JobSpec:
         elif other.removeprefix("docker://") != image.removeprefix("docker://"):
             text = f"srun runs {other!r}, the job {image!r}: one image for each pod"
             ledger.refuse("image-mixed", "--container-image", text, line=line)
+    return _add_mounts(job, body.mounts, ledger)
+
+
+def _add_mounts(job: JobSpec, mounts: Sequence[tuple[str, int]], ledger: Ledger) -> JobSpec:
+    """Give the pod what its steps mount: it is mounted for all of them, from the start."""
+    row = find_option("container-mounts")
+    assert row is not None
+    for text, line in mounts:
+        try:
+            entries = parse_arguments([RawValue(row, check_text(text))], {}).mounts
+        except UsageError as error:
+            ledger.refuse("invalid-value", "--container-mounts", str(error), line=line)
+            continue
+        for entry in entries:
+            same = [mount for mount in job.container.mounts if mount.target == entry.target]
+            if entry in same:
+                continue
+            if same:
+                text = f"{entry.target}: mounted twice, the step's is left away"
+                ledger.warn("mount-twice", "--container-mounts", text, line=line)
+                continue
+            container = job.container._replace(mounts=(*job.container.mounts, entry))
+            job = dataclasses.replace(job, container=container)
+            text = f"{entry.target} of srun is mounted for all steps"
+            ledger.approximate("srun-mounts", "--container-mounts", text)
     return job

@@ -68,6 +68,8 @@ REFUSALS: dict[str, str] = {
     "sattach": "use kubectl logs -f",
     "srun-bcast": "put the file on a mounted filesystem",
     "sacct": "use kubectl get",
+    "mpi-server": "start MPI programs with mpirun; other programs need no --mpi",
+    "srun-option": "leave the option away",
     "sbcast": "put the file on a mounted filesystem",
     "dra-tas": "use --gpu-api device-plugin, or a queue without topology (kueue#10548, v0.19.2)",
     "dra-config-kueue": "leave the constraint away (Kueue v0.19.2 supports none in a claim)",
@@ -83,7 +85,8 @@ REFUSALS: dict[str, str] = {
 
 ALLOWABLE = frozenset({
     "licenses", "begin", "bb", "array-throttle", "nested-sbatch", "pty", "x11", "salloc", "sattach",
-    "srun-bcast", "sacct", "sbcast", "nodelist-superset", "time-over-partition", "container-save",
+    "srun-bcast", "sacct", "sbcast", "mpi-server", "nodelist-superset", "time-over-partition",
+    "container-save",
 })  # fmt: skip
 """Refusals after which a job without the thing refused still makes sense: `--allow CODE`."""
 
@@ -138,6 +141,10 @@ class Ledger:
         self._notes: dict[Note, None] = {}
         self._lines = {option.name: option.line for option in given}
         self._allow = frozenset(allow) & ALLOWABLE
+
+    def allows(self, code: str) -> bool:
+        """Whether the user goes on in spite of a refusal."""
+        return code in self._allow
 
     @property
     def notes(self) -> tuple[Note, ...]:

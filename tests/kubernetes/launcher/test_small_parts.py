@@ -144,14 +144,16 @@ def test_another_container_is_refused_with_a_code(words: str, message: str) -> N
 
 @pytest.mark.parametrize("kind", ["pmix", "pmi2", "pmix_v4"])
 def test_mpi_servers_that_are_not_there(kind: str) -> None:
+    srun = parse_srun([f"--mpi={kind}", "prog"], {})
     with pytest.raises(CommandLineError, match="mpirun"):
-        check_mpi(parse_srun([f"--mpi={kind}", "prog"], {}))
-    check_mpi(parse_srun(["--mpi=none", "prog"], {}))
+        check_mpi(srun, JOB)
+    check_mpi(srun, JOB._replace(ignore_mpi=True))
+    check_mpi(parse_srun(["--mpi=none", "prog"], {}), JOB)
 
 
 def test_an_unknown_kind_of_mpi() -> None:
     with pytest.raises(CommandLineError, match="not a type"):
-        check_mpi(parse_srun(["--mpi=nosuch", "prog"], {}))
+        check_mpi(parse_srun(["--mpi=nosuch", "prog"], {}), JOB)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pyxis_py.kubernetes.spec.body import scan_body
+from pyxis_py.kubernetes.launcher.srun_table import OPTIONS
+from pyxis_py.kubernetes.spec.body import SRUN_FLAGS, scan_body
 
 
 @pytest.mark.parametrize(("line", "codes"), [
@@ -30,6 +31,12 @@ from pyxis_py.kubernetes.spec.body import scan_body
     ("export HF_TOKEN=$TOKEN", []),
     ("export HF_TOKEN=$(cat ~/t)", []),
     ("srun true", []),
+    ("srun --mpi=pmix a", ["mpi-server"]),
+    ("srun --mpi pmi2 a", ["mpi-server"]),
+    ("srun --mpi=none a", []),
+    ("srun --het-group=1 a", ["srun-option"]),
+    ("srun --container-mounts=$D:/d a", ["srun-mounts"]),
+    ("srun --container-mounts=/d a", []),
 ])  # fmt: skip
 def test_commands(line: str, codes: list[str]) -> None:
     body = scan_body(f"#!/bin/sh\n\n{line}\n", 3)
@@ -57,6 +64,42 @@ def test_lines_that_end_in_a_backslash_are_one() -> None:
 ])  # fmt: skip
 def test_images_of_srun(line: str, images: list[str]) -> None:
     assert [image for image, _ in scan_body(line, 1).images] == images
+
+
+@pytest.mark.parametrize(("lines", "image"), [
+    ("IMAGE=a/b:1\nsrun --container-image=$IMAGE x", "a/b:1"),
+    ("export TAG='25.06' IMAGE=\"nvcr.io#a/b:${TAG}\"\nsrun --container-image=\"$IMAGE\" x", None),
+    ("TAG=2\nIMAGE=\"a/b:${TAG}\"\nsrun --container-image \"${IMAGE}\" x", "a/b:2"),
+    ("IMAGE=${IMAGE:-a/b:3}\nsrun --container-image=${IMAGE} x", "a/b:3"),
+    (": \"${IMAGE:=a/b:4}\"\nsrun --container-image=$IMAGE x", "a/b:4"),
+    ("IMAGE=$(cat image)\nsrun --container-image=$IMAGE x", "$IMAGE"),
+    ("IMAGE=a\nIMAGE=$X\nsrun --container-image=$IMAGE x", "$IMAGE"),
+    ("srun --container-image=$IMAGE x\nIMAGE=a", "$IMAGE"),
+    ("srun --container-image=${IMAGE:-b} x", "b"),
+    ("U=/$USER\nsrun --container-image=a$U x", "a/user1"),
+])  # fmt: skip
+def test_images_that_variables_of_the_script_name(lines: str, image: str | None) -> None:
+    body = scan_body(lines, 1, {"USER": "user1"})
+    assert [found for found, _ in body.images] == [image or "nvcr.io#a/b:25.06"]
+
+
+def test_mounts_of_srun() -> None:
+    lines = 'D=/data\nsrun --container-mounts=$D:/d,"$D/x" a\nsrun --container-mounts "$D:/d" a'
+    assert [mounts for mounts, _ in scan_body(lines, 1).mounts] == [
+        "/data:/d,/data/x", "/data:/d",
+    ]  # fmt: skip
+
+
+def test_flags_that_the_launcher_refuses_are_found_before() -> None:
+    """But for those that no script has by mistake."""
+    refused = {f"--{option.name}" for option in OPTIONS if option.use == "refused"}
+    assert set(SRUN_FLAGS) <= refused
+    rare = {"--interactive", "--container", "--container-device", "--container-entrypoint-log",
+            "--container-gpus", "--container-id", "--environment", "--clusters", "--reboot",
+            "--bb", "--bbf", "--cluster-constraint", "--gid", "--no-allocate", "--uid",
+            "--nodefile", "--gpus-per-socket", "--tres-per-node", "--tres-per-socket",
+            "--tres-per-task", "--resources-per-task", "--test-only", "--async"}  # fmt: skip
+    assert refused - set(SRUN_FLAGS) == rare
 
 
 def test_a_script_without_a_body() -> None:

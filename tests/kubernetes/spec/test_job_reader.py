@@ -12,7 +12,7 @@ from pyxis_py.kubernetes.spec.jobspec import JobSpec
 from pyxis_py.kubernetes.spec.notes import Ledger, RefusedError
 from pyxis_py.launchers.slurm_options import GivenOption, built_in_options
 from pyxis_py.options import OPTIONS
-from tests.kubernetes.samples import SCRIPT
+from tests.kubernetes.samples import SCRIPT, container, render, script
 
 
 def read(
@@ -173,3 +173,20 @@ def test_ignored_options_say_why() -> None:
 def test_variables_of_pyxis_count() -> None:
     job, _ = read("#!/bin/sh\n", environ={"PYXIS_CONTAINER_IMAGE": "ubuntu"})
     assert job.container.image == "ubuntu"
+
+
+def test_mounts_of_srun_are_the_pod_s() -> None:
+    text = script("-p cpu", body="D=/lustre\nsrun --container-mounts=$D:/data:ro,/home:/h true\n")
+    rendering = render(text)
+    targets = [mount["mountPath"] for mount in container(rendering)["volumeMounts"]]
+    assert {"/data", "/h"} <= set(targets)
+    assert "approx-srun-mounts" in {note.code for note in rendering.notes}
+
+
+def test_two_steps_cannot_mount_different_things_at_one_place() -> None:
+    body = "srun --container-mounts=/lustre/b:/data x\n"
+    text = script("-p cpu", "--container-mounts=/lustre/a:/data", body=body)
+    rendering = render(text)
+    assert "mount-twice" in {note.code for note in rendering.notes}
+    (mount,) = (row for row in container(rendering)["volumeMounts"] if row["mountPath"] == "/data")
+    assert mount["subPath"] == "a"
