@@ -31,6 +31,8 @@ FIRST_DELAY = 0.05
 LONGEST_DELAY = 5.0
 """Seconds between attempts: names of new pods take a while to be known."""
 REPORT_INTERVAL = 60.0
+REPLACING_BACKENDS = ("kueue-job", "slurm-bridge")
+"""Where a batch host's pod that is lost, evicted or queued again is replaced, and no other one."""
 END_LIMIT = 5.0
 """Seconds for tasks to end after the job has."""
 
@@ -61,7 +63,7 @@ class Link:
         self._delay = FIRST_DELAY
         self._since = time.monotonic()
         self._reported = self._since
-        self._evicted = self._warned = self._over = False
+        self._evicted = self._warned = self._told = self._over = False
 
     def begin(self) -> None:
         """Look for the batch host, again and again."""
@@ -111,6 +113,9 @@ class Link:
             log(f"the batch host {self._job.hosts[0]} is lost: {reason or 'it has left'}")
             self._joined = False
             self._since = self._reported = time.monotonic()
+        if self._evicted and self._agent.idle:
+            self._leave(TERMINATED_STATUS)
+            return
         self._try_later(f"{self._job.hosts[0]}: {reason}")
 
     def _try_later(self, why: str) -> None:
@@ -135,9 +140,11 @@ class Link:
             log(f"the batch host: {error}")
             return
         if kind == messages.SIGNAL_STEPS:
-            number = int(content["signal"])
-            self._warned = self._warned or number == self._warning()
-            self._agent.signal_steps(number, content["step"])
+            self._signal(int(content["signal"]), content["step"])
+        elif kind == messages.JOB_OVER and self._is_to_stay(content["status"]):
+            log("the batch host has left: looking for the next one")
+            if self._channel is not None:
+                self._channel.close()
         elif kind == messages.JOB_OVER:
             self._over = True
             if self._agent.idle:
@@ -146,6 +153,23 @@ class Link:
             self._agent.on_idle = lambda: self._leave(TERMINATED_STATUS if self._evicted else 0)
             self._agent.end(END_LIMIT)
             self._loop.call_later(END_LIMIT + 1, lambda: self._leave(0))
+
+    def _signal(self, number: int, step: int | None) -> None:
+        """Signal tasks for the batch host, but not for the second time when all are evicted."""
+        if number == self._warning():
+            known = self._evicted and self._warned and not self._told
+            self._warned = self._told = True
+            if known:
+                return
+        self._agent.signal_steps(number, step)
+
+    def _is_to_stay(self, status: int) -> bool:
+        """Whether this pod has to be there for the batch host's next one.
+
+        If there is none, because the job has failed, the cluster ends this pod.
+        """
+        replacing = self._agent.pod.get("PYXIS_BACKEND") in REPLACING_BACKENDS
+        return replacing and status != 0 and not self._evicted
 
     def _warning(self) -> int:
         """The number of the signal that --signal names; 0 for none."""
@@ -162,6 +186,9 @@ class Link:
         log("SIGTERM: the pod has to go")
         self._agent.on_idle = self._tell_evicted
         self._tell_evicted(first=True)
+        if self._was_joined and not self._joined and self._agent.idle:
+            self._leave(TERMINATED_STATUS)
+            return
         warning = self._warning()
         grace = self._job.grace
         actions = {
