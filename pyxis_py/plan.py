@@ -111,7 +111,12 @@ def belongs_to_job(name: str, job: int, *, named: bool) -> bool:
 
 
 def plan_step(
-    arguments: Arguments, config: PluginConfig, job: JobFacts, *, existing: int = ABSENT
+    arguments: Arguments,
+    config: PluginConfig,
+    job: JobFacts,
+    *,
+    existing: int = ABSENT,
+    maker: int = 0,
 ) -> StepPlan:
     """Decide what happens for a step.
 
@@ -120,6 +125,7 @@ def plan_step(
         config: the site's settings.
         job: the step.
         existing: the state of the container that `container_name` names.
+        maker: the job that made that container; 0 if it is not known.
 
     Raises:
         ExistsError, NotFoundError: if its state is not the one that was asked for.
@@ -157,7 +163,7 @@ def plan_step(
         devices=arguments.devices,
         print_digest=arguments.digest == "print",
         import_timeout=arguments.import_timeout,
-        messages=_messages(arguments, action),
+        messages=_messages(arguments, action, job, maker),
     )
 
 
@@ -273,10 +279,18 @@ def _plan_mount(entry: MountEntry, job: JobFacts) -> Mount:
     return Mount(source, entry.target, fstype, entry.options)
 
 
-def _messages(arguments: Arguments, action: str) -> tuple[str, ...]:
+def _messages(arguments: Arguments, action: str, job: JobFacts, maker: int) -> tuple[str, ...]:
+    lines = []
+    if action in (REUSE, JOIN) and maker not in (0, job.job):
+        node = job.environ.get("SLURMD_NODENAME", "this node")
+        image = "; --container-image is not unpacked again" if arguments.image else ""
+        lines.append(
+            f"container {arguments.name} on {node} is one of job {maker}, with what was written"
+            f" to it since{image}"
+        )
     if action == JOIN and arguments.mounts:
-        return ("--container-mounts is ignored: the container is running already",)
-    return ()
+        lines.append("--container-mounts is ignored: the container is running already")
+    return tuple(lines)
 
 
 def rc_local_mount(path: str) -> Mount:

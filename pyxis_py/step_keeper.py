@@ -77,19 +77,22 @@ def _plan(request: Request, settings: Settings) -> StepPlan:
     from pyxis_py.plan import ABSENT, container_name, plan_step
 
     arguments, config, job = request.arguments, request.config, request.job
-    existing = ABSENT
+    existing, maker = ABSENT, 0
     if arguments.name:
-        existing = _state_of(container_name(arguments, config, job), settings)
-    return plan_step(arguments, config, job, existing=existing)
+        existing, maker = _state_of(container_name(arguments, config, job), settings)
+    return plan_step(arguments, config, job, existing=existing, maker=maker)
 
 
-def _state_of(name: str, settings: Settings) -> int:
+def _state_of(name: str, settings: Settings) -> tuple[int, int]:
+    """Return a container's state, and the job that made it."""
     from enroot_py import containers
+    from pyxis_py.maker import read_maker
 
     for status in containers(settings=settings):
         if status.name == name:
-            return status.processes[0].pid if status.processes else 0
-    return -1
+            pid = status.processes[0].pid if status.processes else 0
+            return pid, read_maker(status.path)
+    return -1, 0
 
 
 def _prepare(
@@ -112,6 +115,10 @@ def _prepare(
             load_container(plan, settings)
         else:
             make_container(plan, image, settings)
+        if not plan.temporary:
+            from pyxis_py.maker import write_maker
+
+            write_maker(os.path.join(settings.data_path, plan.container), request.job.job)
     except ExistsError:
         # Another step made it since we looked; with `create` that is an error, as before.
         if plan.temporary or request.arguments.name_mode in ("create", "exec"):

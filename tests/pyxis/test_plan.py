@@ -259,3 +259,25 @@ def test_only_root_may_stay_root(uid: int, value: str, expected: bool) -> None:
 def test_the_batch_step_has_a_number() -> None:
     assert parse_step_id("batch") == 4294967291
     assert parse_step_id("7") == 7
+
+
+EARLIER = "container n on n7 is one of job 77, with what was written to it since"
+
+
+@pytest.mark.parametrize(
+    ("image", "state", "maker", "said"),
+    [
+        ("", IDLE, 0, ()),
+        ("", IDLE, JOB.job, ()),
+        ("/a.sqsh", ABSENT, 77, ()),
+        ("", IDLE, 77, (EARLIER,)),
+        ("/a.sqsh", 4242, 77, (f"{EARLIER}; --container-image is not unpacked again",)),
+    ],
+)
+def test_a_container_of_another_job_is_announced(
+    image: str, state: int, maker: int, said: tuple[str, ...]
+) -> None:
+    job = JOB._replace(environ={"SLURMD_NODENAME": "n7"})
+    arguments = Arguments(image=image, name="n")
+    plan = plan_step(arguments, SITE, job, existing=state, maker=maker)
+    assert plan.messages == said

@@ -225,6 +225,20 @@ def test_signals_reach_the_task_and_the_container_stays(rig: Rig, image: str) ->
     assert_up(rig)
 
 
+@pytest.mark.parametrize(("srun", "where"), [("srun", "image"), ("pyxis-srun", "host")])
+def test_where_a_task_prolog_runs(rig: Rig, image: str, srun: str, where: str) -> None:
+    """Slurm runs it after task_init, where a task has joined: pyxis#83, pyxis#163."""
+    prolog = rig.shared / "prolog.sh"
+    prolog.write_text(
+        "#!/bin/sh\necho print $(cat /etc/mark 2> /dev/null || echo host)\necho export ADDED=yes\n"
+    )
+    prolog.chmod(0o755)
+    mount = f"--container-mounts={prolog}:{prolog}"
+    words = (f"--task-prolog={prolog}", image, mount, "sh", "-c", "echo $ADDED $(cat /etc/mark)")
+    done = rig.run(srun, *words)
+    assert done.stdout == f"{where}\nyes image\n", done.stderr
+
+
 def test_components_that_a_node_could_not_tell_apart_are_refused(rig: Rig, image: str) -> None:
     """In a job that is not heterogeneous itself they have one job id and one step id."""
     cat = ("cat", "/etc/mark")

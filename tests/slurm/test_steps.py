@@ -73,6 +73,19 @@ def test_a_name_that_an_idle_container_has(
     assert expected in out + err
 
 
+def test_a_container_of_an_earlier_job_is_announced(rig: Rig, name: str, image: str) -> None:
+    flag = f"--container-name={name}"
+    _, job, first = step(rig, image, flag, "sh", "-c", "echo $SLURM_JOB_ID")
+    assert "is one of job" not in first
+    status, out, err = step(rig, image, flag, "cat", "/etc/mark")
+    assert (status, out) == (0, "image"), err
+    assert f"pyxis: container {name} on node1 is one of job {job}" in err
+    assert "--container-image is not unpacked again" in err
+    script = f"pyxis-srun {flag} true"
+    again = rig.run("salloc", "-Q", "-w", "node1", "-n1", "sh", "-c", f"{script}; {script}")
+    assert again.stderr.count("is one of job") == 2  # by both steps: it still is the first job's
+
+
 @pytest.mark.parametrize(
     ("mode", "expected"), [("", "joined"), (":exec", "joined"), (":no_exec", "apart")]
 )
