@@ -9,6 +9,7 @@ from typing import NamedTuple
 from pyxis_py.kubernetes.launcher.channel import HIGH_WATER
 from pyxis_py.kubernetes.launcher.controller import log
 from pyxis_py.kubernetes.launcher.job_file import Job
+from pyxis_py.kubernetes.launcher.limits import own_limits
 from pyxis_py.kubernetes.launcher.loop import Loop
 from pyxis_py.kubernetes.launcher.output_names import Place, expand_name
 from pyxis_py.kubernetes.launcher.processes import Processes, Program, signal_group
@@ -76,7 +77,8 @@ class Body:
         stderr = self._pipe(2, files.stderr, append=files.append) if separate else stdout
         argv = [script, *self._job.arguments]
         directory = os.getcwd()
-        program = Program(argv, environ, directory, self._job.umask, (stdin, stdout, stderr))
+        streams = stdin, stdout, stderr
+        program = Program(argv, environ, directory, self._job.umask, streams, own_limits())
         try:
             self.pid = self._processes.start(program, self._exited)
         finally:

@@ -61,6 +61,7 @@ def _find(name: str) -> Callable[[list[str]], int]:
 
 def _srun(argv: list[str]) -> int:
     from pyxis_py.kubernetes.launcher.hostfile import read_hostfile
+    from pyxis_py.kubernetes.launcher.limits import raise_file_limit
     from pyxis_py.kubernetes.launcher.loop import Loop
     from pyxis_py.kubernetes.launcher.srun import find_step_client
     from pyxis_py.kubernetes.launcher.srun_options import parse_srun
@@ -81,6 +82,7 @@ def _srun(argv: list[str]) -> int:
         return 0
     if not srun.command:
         raise CommandLineError("no program to run")
+    raise_file_limit()
     loop = Loop()
     hostfile = read_hostfile(os.environ.get("SLURM_HOSTFILE", ""))
     client = find_step_client(loop, srun, hostfile)

@@ -18,6 +18,7 @@ from pyxis_py.kubernetes.launcher.environment import (
     step_environment,
 )
 from pyxis_py.kubernetes.launcher.job_file import Job
+from pyxis_py.kubernetes.launcher.limits import own_limits
 from pyxis_py.kubernetes.launcher.multi_prog import parse_programs
 from pyxis_py.kubernetes.launcher.places import find_places
 from pyxis_py.kubernetes.launcher.srun_io import StepStreams
@@ -96,6 +97,7 @@ def launch_content(
         "cpusPerTask": srun.cpus_per_task,
         "directory": _directory(srun, container),
         "umask": umask,
+        "limits": own_limits(),
         "streams": streams.modes,
         "stdinTask": streams.stdin_task,
         "append": srun.text("open-mode").startswith("a"),

@@ -18,6 +18,7 @@ from pyxis_py.kubernetes.launcher.channel import Channel, Listener, listen
 from pyxis_py.kubernetes.launcher.controller import Controller, log
 from pyxis_py.kubernetes.launcher.environment import local_variables
 from pyxis_py.kubernetes.launcher.job_file import Job, JobFileError, read_job, read_token
+from pyxis_py.kubernetes.launcher.limits import raise_file_limit
 from pyxis_py.kubernetes.launcher.link import Link
 from pyxis_py.kubernetes.launcher.loop import Loop
 from pyxis_py.kubernetes.launcher.places import Places, find_places
@@ -44,6 +45,7 @@ def run_node(archive: str, environ: Mapping[str, str]) -> int:
     except (JobFileError, NoFolderError) as error:
         log(str(error))
         return FAILED_STATUS
+    raise_file_limit()
     loop = Loop()
     try:
         node = _Node(loop, job, (places, dict(environ), secrets, token), workplace)

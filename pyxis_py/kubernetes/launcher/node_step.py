@@ -134,7 +134,10 @@ class NodeStep:
                 stdio.append(self._open(task, stream, mode, (directory, place, content, opened)))
             if content["streams"][2] == "output":
                 stdio[2] = stdio[1]
-            program = Program(argv, environ, directory, content["umask"], tuple(stdio), cpus)  # type: ignore[arg-type]
+            program = Program(
+                argv, environ, directory, content["umask"], (stdio[0], stdio[1], stdio[2]),
+                content["limits"], cpus,
+            )  # fmt: skip
             task.pid = self._processes.start(program, partial(self._exited, task))
         except OSError as error:
             del self._tasks[number]
@@ -157,7 +160,8 @@ class NodeStep:
             os.set_blocking(ours, False)
             task.stdin = Sink(self._loop, ours, owned=True)
         elif mode == "srun" and stream > 0:
-            ours, fd = _terminal() if content["unbuffered"] else os.pipe()
+            # As under Slurm, only what programs print holds lines back for a pipe.
+            ours, fd = _terminal() if content["unbuffered"] and stream == 1 else os.pipe()
             task.sources[stream] = LineSource(
                 self._loop, ours, partial(self._output, task.number, stream),
                 unbuffered=content["unbuffered"],

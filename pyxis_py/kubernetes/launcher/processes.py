@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, NoReturn
 
+from pyxis_py.kubernetes.launcher.limits import set_limits
 from pyxis_py.kubernetes.launcher.loop import Loop
 
 FALLBACK_FOLDER = "/tmp"
@@ -20,6 +21,7 @@ class Program(NamedTuple):
 
     Attributes:
         stdio: descriptors for standard input, output and error, which the caller closes.
+        limits: soft resource limits.
         cpus: the CPUs to run on, none for all.
     """
 
@@ -28,6 +30,7 @@ class Program(NamedTuple):
     directory: str
     umask: int
     stdio: tuple[int, int, int]
+    limits: Mapping[str, int]
     cpus: tuple[int, ...] = ()
 
 
@@ -73,6 +76,7 @@ def _become(program: Program) -> NoReturn:
     try:
         signal.set_wakeup_fd(-1)
         os.setsid()
+        set_limits(program.limits)
         for number in set(signal.Signals) - {signal.SIGKILL, signal.SIGSTOP}:
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())

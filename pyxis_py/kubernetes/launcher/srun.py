@@ -155,14 +155,19 @@ class StepClient:
         secret = self._client.token, self._client.job.subject(share.node)
         channel = open_channel(self._loop, address, secret)
         self._channels[share.node] = channel
-        channel.on_ready = lambda: self._start(channel, launch(place, share))
+        channel.on_ready = lambda: self._start(channel, lambda: launch(place, share))
         channel.on_frame = lambda kind, payload: self._agent_says(share.node, kind, payload)
         channel.on_close = lambda reason: self._agent_left(share.node, reason)
         assert self._streams is not None
         self._streams.add_channel(share.node, channel)
 
-    def _start(self, channel: Channel, payload: bytes) -> None:
-        channel.send(messages.LAUNCH, payload)
+    def _start(self, channel: Channel, make: Callable[[], bytes]) -> None:
+        try:
+            channel.send(messages.LAUNCH, make())
+        except ValueError as error:
+            complain("srun", f"variables and arguments are too long: {error}")
+            self._fail()
+            return
         for number in self._signals:
             channel.send(messages.SIGNAL, messages.encode({"signal": number}))
 

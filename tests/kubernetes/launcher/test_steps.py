@@ -81,6 +81,8 @@ def test_streams_and_files(start_pods: StartPods) -> None:
         head -c 20000000 /dev/zero | srun -n1 cat | wc -c
         srun head -c 9000000 /dev/zero | wc -c
         srun yes 2> /dev/null | head -n1
+        srun -u -n1 bash -c '[ -t 1 ] && [ ! -t 2 ] && printf part; sleep 0.1; echo ly'
+        ulimit -S -n 256; srun -n1 bash -c 'ulimit -S -n; ulimit -c'
         while read -r line; do echo "line $line"; srun -n1 cat; done < run-me
         """,
         2,
@@ -89,7 +91,8 @@ def test_streams_and_files(start_pods: StartPods) -> None:
     assert pods.wait() == 0, pods.log()
     found = lines(pods.output)
     assert found == ["0: stdin", "1: stdin", "1: 1", "1: 2", "1: 3", "first", "only 1",
-                     "20000000", "18000000", "y", "line first", "second"]  # fmt: skip
+                     "20000000", "18000000", "y", "partly", "256", "0",
+                     "line first", "second"]  # fmt: skip
     files = {path.name: path.read_text() for path in pods.work.iterdir()}
     assert files[f"out-{JOB_ID}-4-0"] == "0\ne\n"
     assert files[f"out-{JOB_ID}-4-1"] == "1\ne\n"

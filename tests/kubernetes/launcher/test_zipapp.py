@@ -22,12 +22,13 @@ PACKAGE = "pyxis_py.kubernetes.launcher"
 MODULES = sorted(path for path in FOLDER.glob("*.py") if path.name != "zipapp.py")
 STANDARD = {
     "__future__", "collections", "compileall", "errno", "functools", "glob", "heapq", "hmac",
-    "itertools", "json", "os", "posixpath", "pty", "random", "re", "select", "selectors", "shlex",
-    "shutil", "signal", "socket", "stat", "struct", "sys", "sysconfig", "tempfile", "termios",
+    "importlib", "itertools", "json", "os", "posixpath", "pty", "random", "re", "resource",
+    "select", "selectors", "shlex", "shutil", "signal", "socket", "stat",
+    "struct", "sys", "sysconfig", "tempfile", "termios",
     "time", "typing", "zipfile",
 }  # fmt: skip
 """Modules that Python 3.8 has."""
-NEWER_METHODS = {"removeprefix", "removesuffix", "bit_count", "is_relative_to", "readlink"}
+NEWER_METHODS = {"removeprefix", "removesuffix", "bit_count", "is_relative_to"}
 
 
 def pythons() -> list[str]:
