@@ -28,8 +28,9 @@ from tests.kubernetes.cluster import documents
 from tests.kubernetes.cluster.kinds import BUILT_IN, KINDS, Kind, faults
 from tests.kubernetes.cluster.objects import Key, Object, ObjectStore, RefusalError
 from tests.kubernetes.cluster.patches import patched
-from tests.registry.fake_registry import CA_FILE, CERTIFICATES
 
+CERTIFICATES = Path(__file__).resolve().parents[2] / "registry" / "certificates"
+CA_FILE = CERTIFICATES / "ca.crt"
 TOKEN = "token-of-user1"
 WEBSOCKET_ID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 """Source: RFC 6455, section 1.3."""
