@@ -215,6 +215,8 @@ TASKS = [
     ok("four nodes", "-N4", run="echo $SLURMD_NODENAME; cat /etc/mark", out="^node4$"),
     ok("sixteen tasks on four nodes", "-N4", "-n16", run="echo $SLURM_PROCID of $SLURM_NTASKS", out="^15 of 16$"),
     ok("local ranks of PyTorch", "-N2", "--ntasks-per-node=2", run="echo $RANK:$LOCAL_RANK", out="^3:1$", environ={"PYTORCH_VERSION": "2"}),
+    ok("tasks dealt to nodes in turn", "-w", "node1,node2", "-n4", "-m", "cyclic", run="echo $SLURM_PROCID $SLURMD_NODENAME", out="^1 node2$"),
+    ok("tasks packed on nodes", "-w", "node1,node2", "-n4", "-m", "block", "--ntasks-per-node=2", run="echo $SLURM_PROCID $SLURMD_NODENAME", out="^1 node1$"),
     Case("the worst exit status", (IMAGE, "-n4", "-N1"), (*SH, "exit $SLURM_PROCID"), status=3),
     ok("shared memory", "-n2", "-N1", run="echo $SLURM_PROCID > /dev/shm/pyxis-$SLURM_JOB_ID-$SLURM_PROCID; sleep 0.5; ls /dev/shm/pyxis-$SLURM_JOB_ID-* | wc -l; sleep 0.5; rm -f /dev/shm/pyxis-$SLURM_JOB_ID-$SLURM_PROCID", out="^2$"),
 ]  # fmt: skip

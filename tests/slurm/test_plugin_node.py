@@ -159,6 +159,74 @@ def fuse_mounts(rig: Rig, node: int) -> list[str]:
     return [line for line in mounts.splitlines() if " fuse" in line or "/run-" in line]
 
 
+def test_the_end_of_a_job_leaves_another_of_the_same_user_alone(rig: Rig, image: str) -> None:
+    """pyxis#18, deepops#838."""
+    ready = rig.shared / "stays"
+    script = f"touch {ready}; sleep 4; cat /etc/mark; pwd"
+    mount = f"--container-mounts={rig.shared}:{rig.shared}"
+    for flags in ((), ("--container-writable", "--container-save=./stays.sqsh")):
+        ready.unlink(missing_ok=True)
+        with rig.popen("srun", "-w", "node2", image, mount, *flags, "sh", "-c", script) as stays:
+            wait_for(ready)
+            for more in ((), ("--container-name=gone:create",)):
+                assert rig.run("srun", "-w", "node2", image, *more, "true").returncode == 0
+                rig.run("srun", "-w", "node2", "enroot", "remove", "-f", "pyxis_gone")
+            assert stays.poll() is None
+            out, err = stays.communicate(timeout=30)
+        assert (out, stays.returncode) == ("image\n/srv\n", 0), err
+    assert_up(rig)
+
+
+def test_an_entrypoint_that_never_ends_can_be_cancelled(rig: Rig, image: str) -> None:
+    entry = rig.shared / "endless.sh"
+    entry.write_text(f"#!/bin/sh\ntouch {rig.shared}/endless\nwhile :; do sleep 1; done\n")
+    entry.chmod(0o755)
+    mounts = f"--container-mounts={entry}:/entry,{rig.shared}:{rig.shared}"
+    words = ("-J", "endless", "-w", "node2", image, mounts, "--container-entrypoint", "true")
+    with rig.popen("srun", *words) as process:
+        wait_for(rig.shared / "endless")
+        rig.run("scancel", "--name", "endless")
+        _, err = process.communicate(timeout=10)
+    assert process.returncode != 0, err
+    assert_up(rig)
+
+
+def test_folders_that_are_gone_are_made_again(rig: Rig, image: str) -> None:
+    """As after the start of a machine whose folders are in memory: pyxis#138."""
+    folders = ("pyxis", "data", "cache", "run", "tmp")
+    names = [f"{rig.base}/local/{name}-{rig.user.pw_name}" for name in folders]
+    names += [f"{rig.base}/local/{name}" for name in folders]
+    rig.as_root(3, "rm", "-rf", *names)
+    for flags in ((), ("--container-save=./again.sqsh",)):
+        done = rig.run("srun", "-w", "node3", image, *flags, "cat", "/etc/mark")
+        assert done.stdout == "image\n", done.stderr
+    rig.as_root(3, "mkdir", "-m", "1777", f"{rig.base}/local/tmp")
+    with rig.plugstack(f"required {rig.base}/{LIBRARY} runtime_path=/proc/nowhere\n"):
+        done = rig.run("srun", "-w", "node3", image, "true")
+    assert done.returncode != 0
+    assert "the step was not prepared on this node: see its slurmd's log" in done.stderr
+    assert_up(rig)
+
+
+def test_a_node_without_the_library_runs_nothing_on_the_host(rig: Rig, image: str) -> None:
+    """pyxis#29, pyxis#84."""
+    library = f"{rig.base}/{LIBRARY}"
+    rig.as_root(3, "mount", "--bind", "/dev/null", library)
+    try:
+        done = rig.run("srun", "-w", "node3", image, "sh", "-c", "echo on the host")
+        # The epilog needs the library as well: Slurm takes the node out of service.
+        while "drain" not in rig.run("sinfo", "-h", "-n", "node3", "-o", "%T").stdout:
+            time.sleep(0.1)
+    finally:
+        rig.as_root(3, "umount", library)
+    environ = {**os.environ, "SLURM_CONF": f"{rig.base}/slurm.conf"}
+    words = ["scontrol", "update", "nodename=node3", "state=resume"]
+    subprocess.run(words, env=environ, check=True)
+    assert "launch failed: Plugin initialization failed" in done.stderr
+    assert done.stdout == ""
+    assert_up(rig)
+
+
 def test_named_containers_end_with_their_job_where_the_site_says_so(rig: Rig, image: str) -> None:
     with rig.plugstack(plugin_line(rig, "container_scope=job")):
         script = f"srun --container-name=scoped {image} true && srun --container-name=scoped id -u"
