@@ -20,9 +20,10 @@ from pyxis_py.kubernetes.cluster.states import current_pods, pod_index, pod_phas
 from pyxis_py.kubernetes.pod.template import CONTROL_PORT
 
 _CODE = (
-    "import sys; sys.path.insert(0, sys.argv[1]); "
-    "from pyxis_py.kubernetes.launcher.commands import run_command; "
-    "run_command('scancel', sys.argv[2:])"
+    "import os, sys; sys.path.insert(0, sys.argv[1]); "
+    "os.environ['PYXIS_CONTROLLER'] = sys.argv[2]; "
+    "from pyxis_py.kubernetes.launcher.entry import run_command; "
+    "run_command('scancel', sys.argv[3:])"
 )
 
 
@@ -51,9 +52,10 @@ def scancel_command(job: Job, name: str, *, batch: bool, full: bool) -> list[str
     if not number:
         raise UnsupportedError(f"The pods of job {job.title} do not run the launcher")
     options = [f"--signal={name}", *(["--batch"] if batch else []), *(["--full"] if full else [])]
-    # The launcher's own variable for its commands; the batch host listens on every address.
-    return ["env", f"PYXIS_CONTROLLER=127.0.0.1 {CONTROL_PORT}", words[number - 1], "-IS", "-c",
-            _CODE, words[number], *options, f"--name={job.job_name}"]  # fmt: skip
+    # The variable by which the launcher's commands find the batch host, which listens everywhere.
+    controller = f"127.0.0.1 {CONTROL_PORT}"
+    return [*words[:number], "-IS", "-c", _CODE, words[number], controller, *options,
+            f"--name={job.job_name}"]  # fmt: skip
 
 
 def send_signal(

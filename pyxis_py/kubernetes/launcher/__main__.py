@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from pyxis_py.kubernetes.launcher.node import main
+from pyxis_py.kubernetes.launcher.node.node import main
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv))

@@ -18,7 +18,7 @@ _MAIN = b"""import sys
 
 if sys.version_info < (3, 8):
     sys.exit("pyxis: the image has Python %d.%d; the launcher needs 3.8" % sys.version_info[:2])
-from pyxis_py.kubernetes.launcher.node import main
+from pyxis_py.kubernetes.launcher.node.node import main
 
 sys.exit(main(sys.argv))
 """
@@ -31,9 +31,10 @@ def build_launcher() -> bytes:
         "pyxis_py/__init__.py": b"",
         "pyxis_py/kubernetes/__init__.py": b"",
     }
-    for path in sorted(Path(__file__).parent.glob("*.py")):
-        if path.name not in ("__main__.py", Path(__file__).name):
-            files[f"{_PACKAGE}/{path.name}"] = path.read_bytes()
+    folder = Path(__file__).parent
+    for path in sorted(folder.rglob("*.py")):
+        if path not in (folder / "__main__.py", Path(__file__)):
+            files[f"{_PACKAGE}/{path.relative_to(folder)}"] = path.read_bytes()
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         for name in sorted(files):

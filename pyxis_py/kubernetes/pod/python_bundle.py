@@ -3,7 +3,7 @@
 The launcher copies the Python of the profile's image, with its libraries and its loader, into a
 volume; the pod's container starts it through that loader, whatever C library the image has.
 
-Pure. Source: pyxis_py/kubernetes/launcher/bundle.py; Kubernetes API, Container.
+Pure. Source: pyxis_py/kubernetes/launcher/node/bundle.py; Kubernetes API, Container.
 """
 
 from __future__ import annotations

@@ -6,21 +6,21 @@ from pathlib import Path
 
 import pytest
 
-from pyxis_py.kubernetes.launcher.binding import bind_cpus
-from pyxis_py.kubernetes.launcher.command_line import CommandLineError
-from pyxis_py.kubernetes.launcher.containers import ContainerStep, read_container
-from pyxis_py.kubernetes.launcher.deadlines import (
+from pyxis_py.kubernetes.launcher.job.binding import bind_cpus
+from pyxis_py.kubernetes.launcher.job.command_line import CommandLineError
+from pyxis_py.kubernetes.launcher.job.deadlines import (
     Deadline,
     eviction_deadlines,
     time_limit_deadlines,
 )
-from pyxis_py.kubernetes.launcher.hostfile import read_hostfile
-from pyxis_py.kubernetes.launcher.job_file import parse_job
-from pyxis_py.kubernetes.launcher.launch import check_mpi
-from pyxis_py.kubernetes.launcher.multi_prog import parse_programs
-from pyxis_py.kubernetes.launcher.output_names import Place, expand_name, is_per_task
-from pyxis_py.kubernetes.launcher.srun_options import parse_srun
-from pyxis_py.kubernetes.launcher.streams import Labels
+from pyxis_py.kubernetes.launcher.job.job_file import parse_job
+from pyxis_py.kubernetes.launcher.job.output_names import Place, expand_name, is_per_task
+from pyxis_py.kubernetes.launcher.srun.containers import ContainerStep, read_container
+from pyxis_py.kubernetes.launcher.srun.hostfile import read_hostfile
+from pyxis_py.kubernetes.launcher.srun.launch import check_mpi
+from pyxis_py.kubernetes.launcher.srun.multi_prog import parse_programs
+from pyxis_py.kubernetes.launcher.srun.options import parse_srun
+from pyxis_py.kubernetes.launcher.wire.streams import Labels
 from tests.kubernetes.launcher.pods import job_content
 
 STEP = Place(12, "train", "user1", "n3.example", 10, "4", "7", 3, 5)

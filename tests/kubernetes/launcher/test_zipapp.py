@@ -19,7 +19,7 @@ from tests.kubernetes.launcher.pods import Pods
 
 FOLDER = Path(zipapp.__file__).parent
 PACKAGE = "pyxis_py.kubernetes.launcher"
-MODULES = sorted(path for path in FOLDER.glob("*.py") if path.name != "zipapp.py")
+MODULES = sorted(path for path in FOLDER.rglob("*.py") if path.name != "zipapp.py")
 STANDARD = {
     "__future__", "collections", "compileall", "errno", "functools", "glob", "heapq", "hmac",
     "importlib", "itertools", "json", "os", "posixpath", "pty", "random", "re", "resource",
@@ -45,11 +45,11 @@ def test_it_is_small_and_the_same_every_time() -> None:
         names = archive.namelist()
         assert all(info.date_time == (1980, 1, 1, 0, 0, 0) for info in archive.infolist())
     assert names == sorted(names)
-    assert "pyxis_py/kubernetes/launcher/srun.py" in names
+    assert "pyxis_py/kubernetes/launcher/srun/step_client.py" in names
     assert not [name for name in names if "zipapp" in name]
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(FOLDER)))
 def test_modules_are_python_3_8_and_import_nothing_else(path: Path) -> None:
     tree = ast.parse(path.read_text(encoding="utf-8"), feature_version=(3, 8))
     for node in ast.walk(tree):
@@ -86,7 +86,7 @@ def evaluated(node: ast.AST) -> list[ast.AST]:
     return found
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(FOLDER)))
 def test_generic_types_are_for_annotations(path: Path) -> None:
     """In 3.8 they cannot be subscripted."""
     for node in evaluated(ast.parse(path.read_text(encoding="utf-8"))):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyxis_py.kubernetes.launcher.srun_table import OPTIONS
+from pyxis_py.kubernetes.launcher.srun.option_table import OPTIONS
 from pyxis_py.kubernetes.spec.body import SRUN_FLAGS, scan_body
 
 

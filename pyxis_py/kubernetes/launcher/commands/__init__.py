@@ -1,0 +1,1 @@
+"""Slurm's commands inside a job."""

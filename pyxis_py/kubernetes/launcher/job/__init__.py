@@ -1,0 +1,1 @@
+"""The job as every process of it sees it: job.json, hosts, variables, names, shares."""

@@ -1,0 +1,178 @@
+"""Processes: starting one in a session of its own, and ending everything that came of it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, NoReturn
+
+from pyxis_py.kubernetes.launcher.job.limits import set_limits
+from pyxis_py.kubernetes.launcher.wire.loop import Loop
+
+FALLBACK_FOLDER = "/tmp"
+"""Where a task starts whose working directory is not there, as under Slurm."""
+
+
+class Program(NamedTuple):
+    """What to start.
+
+    Attributes:
+        stdio: descriptors for standard input, output and error, which the caller closes.
+        limits: soft resource limits.
+        cpus: the CPUs to run on, none for all.
+    """
+
+    argv: Sequence[str]
+    environ: Mapping[str, str]
+    directory: str
+    umask: int
+    stdio: tuple[int, int, int]
+    limits: Mapping[str, int]
+    cpus: tuple[int, ...] = ()
+
+
+class Processes:
+    """The children of this process: whoever started one hears of its end."""
+
+    def __init__(self, loop: Loop) -> None:
+        self._waiting: dict[int, Callable[[int], None]] = {}
+        loop.on_signal(signal.SIGCHLD, self._reap)
+
+    def start(self, program: Program, on_exit: Callable[[int], None]) -> int:
+        """Start a program; return its process id, which is its group's and its session's too.
+
+        Args:
+            on_exit: called with the status as wait(2) gives it.
+
+        Raises:
+            OSError: if there can be no more processes.
+        """
+        # A signal for the child before it has its own handlers would be taken for the parent's.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        try:
+            pid = os.fork()
+            if pid == 0:
+                _become(program)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        self._waiting[pid] = on_exit
+        return pid
+
+    def _reap(self) -> None:
+        """Take every child that has ended: PID 1 of a pod gets those of others as well."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if not pid:
+                return
+            on_exit = self._waiting.pop(pid, None)
+            if on_exit is not None:
+                on_exit(status)
+
+
+def _become(program: Program) -> NoReturn:
+    """The child: never returns."""
+    code = 1
+    try:
+        signal.set_wakeup_fd(-1)
+        os.setsid()
+        for number in set(signal.Signals) - {signal.SIGKILL, signal.SIGSTOP}:
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        _place_stdio(program.stdio)
+        set_limits(program.limits)
+        os.umask(program.umask)
+        if program.cpus:
+            os.sched_setaffinity(0, program.cpus)
+        _enter(program.directory)
+        environ = {**program.environ, "SLURM_TASK_PID": str(os.getpid())}
+        os.execvpe(program.argv[0], list(program.argv), environ)
+    except OSError as error:
+        # As Slurm, which exits with the error's number: 2 for a program that is not there.
+        code = error.errno or 1
+        _complain(f"cannot execute {program.argv[0]}: {_why(error, program.argv[0])}")
+    finally:
+        os._exit(code)
+
+
+def _place_stdio(stdio: tuple[int, int, int]) -> None:
+    # First out of the way: one of them may have the number of another's place.
+    copies = [os.dup(fd) for fd in stdio]
+    for place, fd in enumerate(copies):
+        os.dup2(fd, place, inheritable=True)
+    for fd in copies:
+        if fd > 2:
+            os.close(fd)
+
+
+def _enter(directory: str) -> None:
+    try:
+        os.chdir(directory)
+    except OSError as error:
+        _complain(f"cannot change to {directory}: {error.strerror}: going to {FALLBACK_FOLDER}")
+        os.chdir(FALLBACK_FOLDER)
+
+
+def _why(error: OSError, path: str) -> str:
+    if error.errno == errno.ENOENT and "/" in path and os.path.exists(path):
+        return "the interpreter of its first line is not in the image"
+    return error.strerror or str(error)
+
+
+def _complain(text: str) -> None:
+    sys.stderr.flush()
+    os.write(2, f"pyxis: error: {text}\n".encode("utf-8", "replace"))
+
+
+def signal_group(pid: int, number: int) -> bool:
+    """Signal a process and its group; whether there is one."""
+    for send in (os.killpg, os.kill):
+        try:
+            send(pid, number)
+        except ProcessLookupError:
+            # A process that has just been forked has no group of its own yet.
+            continue
+        except PermissionError:
+            return False
+        return True
+    return False
+
+
+def find_processes(marks: Mapping[str, str], sessions: Sequence[int]) -> list[int]:
+    """Return processes of these sessions, and those that carry all these variables.
+
+    What a task leaves behind may have left its session, and may have a session that is not ours.
+    """
+    wanted = {f"{name}={value}".encode("utf-8", "surrogateescape") for name, value in marks.items()}
+    found = []
+    own = os.getpid()
+    for name in os.listdir("/proc"):
+        if not name.isdecimal() or int(name) == own:
+            continue
+        try:
+            with open(f"/proc/{name}/stat", "rb") as file:
+                fields = file.read().rpartition(b")")[2].split()
+            if fields[0] == b"Z":
+                continue
+            if int(fields[3]) not in sessions:
+                with open(f"/proc/{name}/environ", "rb") as file:
+                    if not wanted or not wanted <= set(file.read().split(b"\0")):
+                        continue
+        except (OSError, IndexError, ValueError):  # gone, or somebody else's
+            continue
+        found.append(int(name))
+    return found
+
+
+def kill_processes(marks: Mapping[str, str], sessions: Sequence[int]) -> None:
+    """Kill what is left of a step."""
+    for pid in find_processes(marks, sessions):
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            pass

@@ -1,0 +1,1 @@
+"""The command srun: its options, and the client of one step."""

@@ -1,0 +1,129 @@
+"""The numbers of nodes and tasks that follow from srun's options.
+
+Pure. Source: srun(1); src/srun/libsrun/opt.c of Slurm 22.05, `_opt_args`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyxis_py.kubernetes.launcher.job.command_line import CommandLineError, parse_count
+from pyxis_py.kubernetes.launcher.job.step_request import StepRequest
+from pyxis_py.kubernetes.launcher.srun.options import Srun
+
+DISTRIBUTIONS = ("block", "cyclic", "plane", "arbitrary")
+
+
+def plan_request(
+    srun: Srun, job_nodes: int, hostfile: Sequence[str] = ()
+) -> tuple[StepRequest, list[str]]:
+    """Return the request of an srun in a job of so many nodes, and warnings.
+
+    Args:
+        hostfile: hosts of SLURM_HOSTFILE, one for each task, for `-m arbitrary`.
+
+    Raises:
+        CommandLineError: if the numbers contradict one another.
+    """
+    warnings: list[str] = []
+    distribution, plane = _distribution(srun)
+    required = srun.nodelist
+    if distribution == "arbitrary":
+        hosts = tuple(hostfile) or required
+        if not hosts:
+            raise CommandLineError("--distribution=arbitrary needs --nodelist or SLURM_HOSTFILE")
+        required = hosts
+    least, most = _nodes(srun, len(dict.fromkeys(required)), warnings)
+    if most and len(required) > most and distribution != "arbitrary":
+        warnings.append(f"the list of nodes is cut to {most}, the number of nodes")
+        required = required[:most]
+    if distribution == "arbitrary" and "ntasks" not in srun.chosen:
+        ntasks = len(required)
+    else:
+        ntasks = _tasks(srun, least)
+    if ntasks < least:
+        if "nodes" in srun.chosen:
+            warnings.append(f"{ntasks} tasks do not need {least} nodes: {ntasks} nodes are used")
+        least = most = ntasks
+    per_node = srun.ntasks_per_node
+    if per_node and least * per_node != ntasks and most in (0, least):
+        warnings.append(f"--ntasks-per-node={per_node} does not go with {ntasks} tasks on "
+                        f"{least} nodes, and is ignored")  # fmt: skip
+        per_node = 0
+    if least > job_nodes:
+        raise CommandLineError(f"{least} nodes, but the job has {job_nodes}")
+    request = StepRequest(
+        name=srun.text("job-name") or srun.command[0].rpartition("/")[2],
+        nodes=(least, most or least),
+        ntasks=ntasks,
+        per_node=per_node,
+        cpus=_cpus(srun),
+        required=required,
+        excluded=srun.exclude,
+        relative=srun.relative,
+        distribution=distribution,
+        plane=plane,
+        overlap=srun.has("overlap"),
+        whole=not (srun.has("exact") or srun.has("exclusive") or srun.cpus_per_task)
+        or srun.has("whole"),
+        overcommit=srun.has("overcommit"),
+        gpus=srun.gpus,
+        gpus_per_node=_gpus_per_node(srun),
+        gpus_per_task=srun.gpus_per_task,
+    )
+    return request, warnings
+
+
+def _nodes(srun: Srun, listed: int, warnings: list[str]) -> tuple[int, int]:
+    least, most = srun.nodes
+    given = srun.has("nodes")
+    if most and most < least:
+        raise CommandLineError(f"--nodes: from {least} to {most}")
+    most = most or least
+    if listed:
+        least = max(listed, least) if given else listed
+        least = min(least, most) if given and "nodes" in srun.chosen else least
+        most = max(most, least)
+    return max(least, 1), most
+
+
+def _tasks(srun: Srun, nodes: int) -> int:
+    if srun.ntasks:
+        return srun.ntasks
+    if srun.ntasks_per_gpu:
+        if srun.gpus > 0:
+            return srun.ntasks_per_gpu * srun.gpus
+        if srun.gpus_per_node > 0:
+            return srun.ntasks_per_gpu * srun.gpus_per_node * nodes
+    return nodes * (srun.ntasks_per_node or 1)
+
+
+def _cpus(srun: Srun) -> int:
+    if srun.cpus_per_task:
+        return srun.cpus_per_task
+    text = srun.text("cpus-per-gpu")
+    if text and srun.gpus_per_task > 0:
+        return parse_count(text, "--cpus-per-gpu") * srun.gpus_per_task
+    return 1
+
+
+def _gpus_per_node(srun: Srun) -> int:
+    if srun.ntasks_per_gpu and srun.gpus < 0 and srun.gpus_per_node < 0 and srun.ntasks:
+        return -(-(srun.ntasks_per_node or srun.ntasks) // srun.ntasks_per_gpu)
+    return srun.gpus_per_node
+
+
+def _distribution(srun: Srun) -> tuple[str, int]:
+    """Return the distribution over nodes, and the size of a plane."""
+    text = srun.text("distribution").lower()
+    first = text.partition(":")[0].partition(",")[0]
+    if first.startswith("plane"):
+        size = text.partition("=")[2]
+        if not size:
+            raise CommandLineError("--distribution=plane needs a size: plane=4")
+        return "plane", parse_count(size, "--distribution=plane")
+    if first in ("", "*", "pack", "nopack"):
+        return "block", 0
+    if first not in DISTRIBUTIONS:
+        raise CommandLineError(f"--distribution: not a distribution over nodes: {text!r}")
+    return first, 0
