@@ -73,16 +73,21 @@ def _submit(command: ScriptCommand) -> int:
     launcher = None
     if "launcher" not in command.own:
         launcher = job_launcher(command.profile)
-    # What has no equal is refused before anything is asked of a cluster.
-    job, rendering = _render(command, launcher)
-    asked = {option.name for option in job.given}
-    if "quiet" not in asked:
-        print_notes(rendering.notes, but=_DONE_HERE)
     own = command.own
     client = open_cluster(own.get("client", ""), kubeconfig=own.get("kubeconfig", ""),
                           context=own.get("context", ""))  # fmt: skip
     try:
-        _check(client, command, job, rendering)
+        if not command.profile.strict and "namespace" not in own:
+            # Without a profile jobs go where kubectl would create them.
+            own["namespace"] = client.namespace
+        # What has no equal is refused before anything is asked of the cluster.
+        job, rendering = _render(command, launcher)
+        asked = {option.name for option in job.given}
+        if "quiet" not in asked:
+            print_notes(rendering.notes, but=_DONE_HERE)
+        warnings = _check(client, command, job, rendering)
+        for warning in warnings if "quiet" not in asked else ():
+            write_error(warning)
         if "test-only" in asked:
             return _test(client, job, rendering)
         jobs = _create(client, command, launcher, rendering)
@@ -105,18 +110,18 @@ def _render(command: ScriptCommand, launcher: bytes | None) -> tuple[JobSpec, Re
 
 def _check(
     client: ClusterClient, command: ScriptCommand, job: JobSpec, rendering: Rendering
-) -> None:
-    """Look whether the site and the jobs waited for are there; say what will keep it waiting."""
+) -> Sequence[str]:
+    """Look whether the site and the jobs waited for are there; return what will keep it waiting."""
     from pyxis_py.kubernetes.cluster.dependencies import check_dependency
     from pyxis_py.kubernetes.cluster.submit import check_site
 
     binary = "binaryData" in rendering.manifests[0]
     launcher = "" if binary else command.profile.launcher_config_map
-    for warning in check_site(client, rendering.manifests, launcher):
-        write_error(warning)
+    warnings = check_site(client, rendering.manifests, launcher)
     if job.dependency:
         namespace = rendering.manifests[0]["metadata"]["namespace"]
         check_dependency(client, namespace, job.dependency)
+    return warnings
 
 
 def _test(client: ClusterClient, job: JobSpec, rendering: Rendering) -> int:

@@ -205,6 +205,7 @@ def test_a_queue_that_is_not_there_is_said(login: Login, server: ApiServer) -> N
     done = login.run("submit", "job.sbatch")
     assert done.returncode == 0
     assert "pyxis: There is no LocalQueue h100 in namespace foundation" in done.stderr
+    assert login.run("submit", "--quiet", "job.sbatch").stderr == ""
 
 
 def test_a_dependency_on_nobody(login: Login, server: ApiServer) -> None:
@@ -330,6 +331,19 @@ def test_namespaces(login: Login, server: ApiServer) -> None:
     assert rows == {"profile": 2, "one": 1, "none": 0, "all": 2}
     alone = login.run("status", "--noheader", PYXIS_KUBE_PROFILE="")
     assert [line.split()[0] for line in alone.stdout.splitlines()] == ["8"]
+
+
+@pytest.mark.parametrize("client", ["kubectl", "python"])
+def test_without_a_profile_jobs_go_where_the_context_says(
+    login: Login, server: ApiServer, client: str
+) -> None:
+    login.environ["PYXIS_KUBE_PROFILE"] = ""
+    login.submit("cpu.sbatch", f"--client={client}", "--job-id=9")
+    assert only(server).namespace == "foundation"
+    rows = login.run("status", "--noheader", f"--client={client}").stdout
+    assert rows.split()[0] == "9"
+    login.submit("cpu.sbatch", f"--client={client}", "--namespace=default", "--job-id=10")
+    assert [job.namespace for job in jobs_of(server)] == ["foundation", "default"]
 
 
 def test_namespaces_that_may_not_be_seen_are_left_out(login: Login, server: ApiServer) -> None:
