@@ -39,9 +39,18 @@ def test_what_is_no_signal(text: str) -> None:
 def test_the_program_is_the_launcher_of_the_pod() -> None:
     job = make_job(text=script("-p flat", "-J x"))
     command = signals.scancel_command(job, "USR1", batch=True, full=True)
-    assert command[:5] == ["env", "PYXIS_CONTROLLER=127.0.0.1 6818", "python3", "-IS", "-c"]
-    assert command[6:] == ["/run/pyxis/launcher.pyz", "--signal=USR1", "--batch", "--full",
-                           "--name=x"]  # fmt: skip
+    assert command[:3] == ["python3", "-IS", "-c"]
+    assert command[4:] == ["/run/pyxis/launcher.pyz", "127.0.0.1 6818", "--signal=USR1",
+                           "--batch", "--full", "--name=x"]  # fmt: skip
+
+
+def test_a_python_that_was_brought_along_has_several_words() -> None:
+    job = make_job(text=script("-p flat"))
+    container = job.template["spec"]["containers"][0]
+    container["command"] = ["/p/ld.so", "--library-path", "/p/lib", "/p/python3",
+                            *container["command"][-2:]]  # fmt: skip
+    command = signals.scancel_command(job, "USR1", batch=False, full=False)
+    assert command[:5] == ["/p/ld.so", "--library-path", "/p/lib", "/p/python3", "-IS"]
 
 
 def test_an_image_with_an_entrypoint_has_the_launcher_in_its_arguments() -> None:
@@ -51,7 +60,7 @@ def test_an_image_with_an_entrypoint_has_the_launcher_in_its_arguments() -> None
 
 def test_pods_of_another_kind_take_no_signals() -> None:
     job = make_job(text=script("-p flat"))
-    job.template["spec"]["containers"][0]["command"] = ["sleep", "9"]  # type: ignore[index]
+    job.template["spec"]["containers"][0]["command"] = ["sleep", "9"]
     with pytest.raises(UnsupportedError, match="do not run the launcher"):
         signals.scancel_command(job, "INT", batch=False, full=False)
 
