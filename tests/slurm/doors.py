@@ -28,6 +28,9 @@ class Door:
     srun: tuple[str, ...]
 
 
+Outcomes = dict[str, Future[subprocess.CompletedProcess[str]]]
+"""What comes of each row of the table, by the row's full name."""
+
 WRAPPER = Door("wrapper", ("pyxis-srun",))
 PLUGIN = Door("plugin", ("srun",))
 
@@ -56,19 +59,15 @@ def run_case(rig: Rig, door: Door, case: Case) -> subprocess.CompletedProcess[st
     environ = {name: value.format(**known) for name, value in case.environ.items()}
     done = rig.run(*door.srun, *words, *command, **environ)
     if case.after:
-        rig.wait_until_idle()  # srun may end before the node is through with the step
+        # At once: srun has to end no earlier than what the flags ask for is there (pyxis#76).
         done.stdout += rig.run("sh", "-c", case.after.format(**known)).stdout
     return done
 
 
 def run_selected(
     rig: Rig, door: Door, request: pytest.FixtureRequest, test: str
-) -> Iterator[dict[str, Future[subprocess.CompletedProcess[str]]]]:
-    """Begin the rows that were selected of a test, a few at a time; a step is mostly waiting.
-
-    Yields:
-        What comes of each row, by the row's full name.
-    """
+) -> Iterator[Outcomes]:
+    """Begin the rows that were selected of a test, a few at a time; a step is mostly waiting."""
     names = [item.callspec.id for item in request.session.items if item.name.startswith(test + "[")]
     rows = dict(ALL)
     with ThreadPoolExecutor(max_workers=4) as pool:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
-from concurrent.futures import Future
 
 import pytest
 
 from tests.slurm.cases import ALL
-from tests.slurm.doors import WRAPPER, check_case, run_selected
+from tests.slurm.doors import WRAPPER, Outcomes, check_case, run_selected
 from tests.slurm.rig import Rig
 
 pytestmark = pytest.mark.slurm
-
-Outcomes = dict[str, Future[subprocess.CompletedProcess[str]]]
 
 
 @pytest.fixture(scope="module")

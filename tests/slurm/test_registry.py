@@ -118,6 +118,16 @@ def test_an_image_that_is_not_there_ends_before_submission(
     assert "Exited with exit code" not in done.stderr
 
 
+def test_a_batch_script_names_a_registry_with_a_hash(rig: Rig, registry: FakeRegistry) -> None:
+    """sbatch takes what follows a bare one for a comment."""
+    log, script = rig.shared / "hash.out", rig.shared / "hash.sh"
+    uri = image(registry).replace("/t/box", "\\#t/box")
+    script.write_text(f"#!/bin/sh\n#SBATCH {uri}\ncat /etc/mark\n")
+    done = rig.run("pyxis-sbatch", "--parsable", f"--output={log}", str(script))
+    assert rig.wait_for_job(done.stdout.strip()) == "COMPLETED", log.read_text()
+    assert log.read_text().splitlines()[-1] == "version 1"
+
+
 def test_a_named_container_is_made_from_a_registrys_image(rig: Rig, registry: FakeRegistry) -> None:
     words = ["pyxis-srun", "-w", "node3", "--container-name=fromreg"]
     done = rig.run(*words, image(registry), "cat", "/etc/mark")
