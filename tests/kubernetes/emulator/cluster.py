@@ -20,7 +20,7 @@ from tests.kubernetes.emulator.controllers import (
     names_at_once,
     read_workload,
 )
-from tests.kubernetes.emulator.kubelet import Node, RunningPod
+from tests.kubernetes.emulator.kubelet import Node, RunningPod, join_words
 from tests.kubernetes.emulator.network import Network
 from tests.kubernetes.emulator.objects import EmulatorError, Manifest, Objects, Pod
 from tests.kubernetes.emulator.policies import (
@@ -146,16 +146,22 @@ class Cluster:
         """Kueue admits the job again, once the pods are gone."""
         self._suspended = False
 
+    def stranger(self) -> list[str]:
+        """The words that run a command of this machine in somebody else's pod, on this network."""
+        address = self._network.new_address()
+        keeper = self._network.add(address, "stranger", ())
+        return join_words(keeper)
+
     def wait(self, condition: Callable[[], bool], timeout: float = 60) -> None:
         """Tick until something is so.
 
         Raises:
-            TimeoutError: with the pods' logs.
+            TimeoutError: with the pods' logs; at once when the job is over.
         """
         deadline = time.monotonic() + timeout
         while not condition():
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"waited {timeout:g} s\n{self.logs()}")
+            if self.outcome is not None or time.monotonic() > deadline:
+                raise TimeoutError(f"waited up to {timeout:g} s\n{self.outcome}\n{self.logs()}")
             self.tick()
             time.sleep(_LOOK)
 

@@ -11,15 +11,17 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-_PACKAGES = (
+PACKAGES = (
     "bash", "coreutils", "dash", "grep", "sed", "hostname", "procps", "util-linux",
     "python3.11-minimal", "libpython3.11-minimal", "libpython3.11-stdlib", "python3-minimal",
     "openmpi-bin", "openmpi-common", "libopenmpi3", "libpmix2",
     "openssh-client", "slurm-client", "slurm-wlm-basic-plugins", "libmunge2",
 )  # fmt: skip
+BARE = ("bash", "coreutils", "dash", "grep", "sed", "hostname")
+"""An image without Python."""
 _LEFT_OUT = re.compile(
     r"/share/(doc|man|locale|lintian|bug|info|menu|perl5|bash-completion|gdb)/|/etc/(init|systemd)"
     r"|/(include|pkgconfig|gconv|test|lib2to3|pydoc_data|idlelib)/|\.(pyc|a|h|mod)\Z"
@@ -27,9 +29,9 @@ _LEFT_OUT = re.compile(
     r"|/mca_\w+_(ucx|ofi|psm2?|openib|oshmem)\.so|/liboshmem|/libfabric"
     r"|/(openapi_|rest_|sacctmgr|sreport|slurmrestd)"
 )
-_MORE = ("/etc/ld.so.conf", "/etc/ld.so.conf.d/x86_64-linux-gnu.conf", "/etc/nsswitch.conf",
-         "/etc/protocols", "/etc/services", "/usr/bin/mpirun", "/usr/bin/mpiexec",
-         "/etc/alternatives/mpirun", "/etc/alternatives/mpiexec")  # fmt: skip
+_CONFIGURATION = ("/etc/ld.so.conf", "/etc/ld.so.conf.d/x86_64-linux-gnu.conf",
+                  "/etc/nsswitch.conf", "/etc/protocols", "/etc/services")  # fmt: skip
+_MORE = ("/usr/bin/mpirun", "/usr/bin/mpiexec")
 _USED_BY_NAME = ("libnss_files.so.2", "libnss_dns.so.2", "libresolv.so.2", "libgcc_s.so.1")
 _FOLDERS = ("tmp", "proc", "sys", "dev", "run", "root", "var/run", "var/lock", "etc", "usr/lib64",
             "srv", "opt", "mnt")  # fmt: skip
@@ -50,12 +52,15 @@ exec /entrypoint sh
 """
 
 
-def make_image(path: Path, *, programs: Iterable[Path] = ()) -> Path:
+def make_image(
+    path: Path, *, programs: Iterable[Path] = (), packages: Sequence[str] = PACKAGES
+) -> Path:
     """Make a squashfs image of this machine's programs.
 
     Args:
         path: where the image goes.
         programs: more programs, which go to /usr/local/bin.
+        packages: Debian's packages that are in it.
     """
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=".image-") as folder:
         root = Path(folder)
@@ -65,7 +70,7 @@ def make_image(path: Path, *, programs: Iterable[Path] = ()) -> Path:
         for name in ("bin", "sbin", "lib", "lib64"):
             (root / name).symlink_to(f"usr/{name}")
         (root / "tmp").chmod(0o1777)
-        for source in _files():
+        for source in _files(packages):
             _copy(source, root)
         for program in programs:
             shutil.copy(program, root / "usr/local/bin" / program.name)
@@ -90,10 +95,11 @@ def _write_configuration(root: Path) -> None:
     (root / "entrypoint").chmod(0o755)
 
 
-def _files() -> list[str]:
-    listed = subprocess.run(["dpkg", "-L", *_PACKAGES], check=True, capture_output=True, text=True)
+def _files(packages: Sequence[str]) -> list[str]:
+    listed = subprocess.run(["dpkg", "-L", *packages], check=True, capture_output=True, text=True)
     names = {name for name in listed.stdout.splitlines() if not _LEFT_OUT.search(name)}
-    files = sorted({*filter(os.path.isfile, names), *_MORE})
+    more = _MORE if "openmpi-bin" in packages else ()
+    files = sorted({*filter(os.path.isfile, names), *_CONFIGURATION, *more})
     return sorted({*files, *_libraries(files)})
 
 

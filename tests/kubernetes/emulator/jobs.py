@@ -19,6 +19,7 @@ from tests.kubernetes.emulator.cluster import Cluster
 from tests.kubernetes.emulator.volumes import Storage
 
 IMAGE = "registry.test/tools:1"
+PYTHON_IMAGE = "registry.test/python:1"
 USER = "user1"
 TOKEN = "0123456789abcdef" * 4
 _FLAG = "--container-image=docker://registry.test#tools:1"
@@ -39,6 +40,7 @@ def render_script(
     uid: int | None = None,
     gid: int | None = None,
     cpus: int = 8,
+    bring_python: bool = False,
 ) -> Rendering:
     """Render a script that lies in the folder where its user submits it.
 
@@ -47,12 +49,13 @@ def render_script(
         arguments: the script's.
         job_id: 0 for one of its own.
         uid, gid: of the user; the caller's if None.
+        bring_python: whether pods get the Python of another image.
     """
     folder = script.parent
     profile = parse_profile(
         json.dumps({
             "version": 1,
-            "cluster": {"name": "rig", "partition": "all"},
+            "cluster": {"name": "rig", "partition": "all", "pythonImage": PYTHON_IMAGE},
             "partitions": {"all": {"queue": "all", "node": {
                 "cpus": cpus, "memory": "4000Mi", "gpus": 0}}},
             "mounts": [{"path": str(folder), "name": "shared", "pvc": "shared"}],
@@ -71,13 +74,21 @@ def render_script(
     options = RenderOptions(
         target, "device-plugin", job_id=job_id or 1000 + zlib.crc32(str(folder).encode()) % 10**6,
         token=TOKEN, submitter=submitter, launcher=launcher, environ=variables,
+        bring_python=bring_python,
     )  # fmt: skip
     return render_job(job, profile, options, ledger)
 
 
-def cluster_for(rendering: Rendering, image: Path, shared: Path, *, lag: float = 0) -> Cluster:
-    """The cluster that runs it."""
+def cluster_for(
+    rendering: Rendering, image: Path, shared: Path, *, lag: float = 0, python: Path | None = None
+) -> Cluster:
+    """The cluster that runs it.
+
+    Args:
+        lag: seconds before the pods' names are known.
+        python: the image that pods get their Python from, if they get any.
+    """
     return Cluster(
-        rendering.manifests, images={IMAGE: image}, storage=Storage(claims={"shared": shared}),
-        names_lag=lag,
+        rendering.manifests, images={IMAGE: image, PYTHON_IMAGE: python or image},
+        storage=Storage(claims={"shared": shared}), names_lag=lag,
     )  # fmt: skip

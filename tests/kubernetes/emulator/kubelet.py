@@ -177,5 +177,10 @@ class RunningPod:
 
     def join(self) -> list[str]:
         """The words that run a command of this machine in the pod's namespaces."""
-        return ["nsenter", "--preserve-credentials", "--user", "--net", "--uts", "--ipc",
-                "--mount", f"--target={self._keeper}", "--"]  # fmt: skip
+        return join_words(self._keeper)
+
+
+def join_words(keeper: int) -> list[str]:
+    """The words that run a command of this machine in the namespaces of a process."""
+    return ["nsenter", "--preserve-credentials", "--user", "--net", "--uts", "--ipc", "--mount",
+            f"--target={keeper}", "--"]  # fmt: skip

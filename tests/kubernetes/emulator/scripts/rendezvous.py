@@ -30,12 +30,21 @@ class Store(socketserver.ThreadingTCPServer):
 
 class Handler(socketserver.StreamRequestHandler):
     def handle(self):
-        for line in self.rfile:
-            words = json.loads(line)
-            with self.server.changed:
-                answer = self.answer(*words)
-                self.server.changed.notify_all()
-            self.wfile.write(json.dumps(answer).encode() + b"\n")
+        try:
+            for line in self.rfile:
+                words = json.loads(line)
+                with self.server.changed:
+                    answer = self.answer(*words)
+                    self.server.changed.notify_all()
+                self.wfile.write(json.dumps(answer).encode() + b"\n")
+        except OSError:
+            pass  # who left does not wait for the answer
+
+    def finish(self):
+        try:
+            super().finish()
+        except OSError:
+            pass
 
     def answer(self, verb, key, value=None):
         values = self.server.values

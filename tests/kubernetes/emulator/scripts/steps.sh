@@ -99,19 +99,23 @@ status srun --wait=1 bash -c '[ $SLURM_PROCID = 5 ] && exit 0; sleep 60'
 status srun -n99 true
 status srun -w no-such-node true
 status srun --no-such-option true
+status srun -n many true
+SLURM_EXIT_ERROR=77 status srun --no-such-option true
+SLURM_EXIT_ERROR=77 status srun -n99 true
 
 say signals that reach srun reach the step
-srun -N1 -n1 bash -c 'trap "echo caught; exit 4" TERM; touch ready; while :; do sleep 0.05; done' &
-step=$!
-until [ -e ready ]; do sleep 0.05; done
-kill -TERM $step
-status wait $step
-rm ready
 srun -N2 -n2 bash -c 'trap "echo caught; exit 4" USR1; touch ready.$SLURM_PROCID
     while :; do sleep 0.05; done' &
 step=$!
 until [ -e ready.0 ] && [ -e ready.1 ]; do sleep 0.05; done
 kill -USR1 $step
+status wait $step
+
+say SIGTERM to srun
+srun -N1 -n1 bash -c 'trap "echo caught; exit 4" TERM; touch ready; while :; do sleep 0.05; done' &
+step=$!
+until [ -e ready ]; do sleep 0.05; done
+kill -TERM $step
 status wait $step
 
 say the environment of a step
@@ -120,8 +124,12 @@ srun -N1 -n1 bash -c 'echo "$OF_THE_BODY|$IN_IMAGE|$PWD"'
 srun -N1 -n1 --export=NONE bash -c 'echo "${OF_THE_BODY-unset}"'
 srun -N1 -n1 --export=ALL,MORE=1 bash -c 'echo "$OF_THE_BODY $MORE"'
 srun -N1 -n1 --export=MORE=2 bash -c 'echo "${OF_THE_BODY-unset} $MORE"'
-srun -N1 -n1 --chdir=folder pwd
 SLURM_NTASKS=3 srun -N3 bash -c 'echo $SLURM_NTASKS' | sort
+
+say where steps start
+srun -N1 -n1 --chdir=folder pwd
+(cd folder && srun -N1 -n1 pwd)
+IN_IMAGE=changed srun -N1 -n1 bash -c 'echo $IN_IMAGE'
 
 say what the job is
 squeue -h -j $SLURM_JOB_ID -o '%T %D %u' | sed "s/$USER/user/"
