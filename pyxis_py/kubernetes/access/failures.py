@@ -82,7 +82,7 @@ def failure(
         verb: what was asked: create, get, list, patch, delete or read the log of.
         name: of the object, "" for a whole collection.
     """
-    message = status.message.strip()[:_LONGEST]
+    message = _shown(status.message)
     what = f"{resource.kind} {namespace}/{name}" if name else f"{resource.title} in {namespace}"
     if not namespace:
         what = f"{resource.title} in all namespaces"
@@ -108,6 +108,12 @@ def failure(
     if status.reason in ("BadRequest", "Invalid") or status.code in (400, 422):
         return _invalid(message, verb, what)
     return ClusterError(f"The cluster cannot {verb} {what}: {message}")
+
+
+def _shown(text: str) -> str:
+    """A server's words, without what could move a terminal's cursor."""
+    text = text.strip()[:_LONGEST]
+    return "".join(c if c.isprintable() or c == "\n" else f"\\x{ord(c):02x}" for c in text)
 
 
 def _is_missing_kind(status: Status, message: str) -> bool:
@@ -154,7 +160,7 @@ def _invalid(message: str, verb: str, what: str) -> EnrootError:
 
 def unreachable(message: str) -> EnrootError:
     """Return the error for a request that got no answer, with what to look at first."""
-    text = message.strip()[:_LONGEST]
+    text = _shown(message)
     hint = "see whether `kubectl version` gets an answer"
     if "certificate" in text or "x509" in text:
         hint = "the kubeconfig's certificate-authority has to be the cluster's"

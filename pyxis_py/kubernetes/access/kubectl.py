@@ -15,6 +15,7 @@ from urllib.parse import urlencode
 from enroot_py import EnrootError
 from pyxis_py.kubernetes.access.client import ByteStream, Query, Target
 from pyxis_py.kubernetes.access.failures import ClusterError, Status, failure, unreachable
+from pyxis_py.kubernetes.access.pod_account import pod_namespace
 from pyxis_py.kubernetes.access.resources import Object
 
 TIMEOUT = 60
@@ -56,9 +57,11 @@ class Kubectl:
                 "jsonpath={.contexts[0].context.namespace}",
             ]
             done = self._run(words)
-            if done.returncode:
-                raise unreachable(_text(done.stderr))
-            self._namespace = done.stdout.decode("utf-8").strip()
+            text = _text(done.stderr)
+            inside = pod_namespace() if "current-context must exist" in text else ""
+            if done.returncode and not inside:
+                raise unreachable(text)
+            self._namespace = inside or done.stdout.decode("utf-8").strip()
         return self._namespace
 
     def close(self) -> None:

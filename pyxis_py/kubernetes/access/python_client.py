@@ -16,11 +16,11 @@ from urllib.parse import urlencode
 from enroot_py import EnrootError, NotFoundError
 from pyxis_py.kubernetes.access.client import ByteStream, Query, Target
 from pyxis_py.kubernetes.access.failures import ClusterError, Status, failure, unreachable
+from pyxis_py.kubernetes.access.pod_account import pod_namespace
 from pyxis_py.kubernetes.access.resources import Object
 
 TIMEOUT = 60
 """Seconds for one answer, but for those that are followed."""
-_POD_NAMESPACE = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
 
 class PythonClient:
@@ -161,9 +161,8 @@ def _connect(config: Any, kubeconfig: str, context: str) -> tuple[Any, str]:
     try:
         settings = Configuration()
         config.load_incluster_config(client_configuration=settings)
-        with open(_POD_NAMESPACE, encoding="utf-8") as file:
-            return ApiClient(settings), file.read().strip()
-    except (config.ConfigException, OSError) as error:
+        return ApiClient(settings), pod_namespace()
+    except config.ConfigException as error:
         raise unreachable("there is no kubeconfig, and this is no pod") from error
 
 

@@ -54,8 +54,15 @@ COMMAND = Resource("bus.volcano.sh/v1alpha1", "Command", "commands")
 CLAIM_TEMPLATE = Resource("resource.k8s.io/v1", "ResourceClaimTemplate", "resourceclaimtemplates")
 COMPUTE_DOMAIN = Resource("resource.nvidia.com/v1beta1", "ComputeDomain", "computedomains")
 POD_GROUP = Resource("scheduling.x-k8s.io/v1alpha1", "PodGroup", "podgroups")
-WORKLOAD = Resource("kueue.x-k8s.io/v1beta2", "Workload", "workloads")
-LOCAL_QUEUE = Resource("kueue.x-k8s.io/v1beta2", "LocalQueue", "localqueues")
+WORKLOADS = tuple(
+    Resource(f"kueue.x-k8s.io/{version}", "Workload", "workloads")
+    for version in ("v1beta2", "v1beta1")
+)
+LOCAL_QUEUES = tuple(
+    Resource(f"kueue.x-k8s.io/{version}", "LocalQueue", "localqueues")
+    for version in ("v1beta2", "v1beta1")
+)
+"""Newest first: what is read of them is the same in both."""
 
 JOBS = (JOBSET, JOB, VOLCANO_JOB)
 """What a job can be."""

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from enroot_py import UnsupportedError
 from pyxis_py.kubernetes.access.client import ClusterClient
 from pyxis_py.kubernetes.access.failures import ConflictError
-from pyxis_py.kubernetes.access.resources import VOLCANO_JOB, WORKLOAD, Object
+from pyxis_py.kubernetes.access.resources import VOLCANO_JOB, WORKLOADS, Object
 from pyxis_py.kubernetes.cluster.jobs import Job, read_job_object
 from pyxis_py.kubernetes.cluster.listing import read_states, workload_of
 from pyxis_py.kubernetes.render.queueing import GATES, HELD, HOLD_GATE
@@ -96,8 +96,9 @@ def _set_active(client: ClusterClient, job: Job, *, active: bool) -> None:
         raise UnsupportedError(
             f"Kueue has not taken notice of job {job.title} yet", hint="try again in a moment"
         )
+    resource = next(row for row in WORKLOADS if row.api_version == workload["apiVersion"])
     name = workload["metadata"]["name"]
-    client.patch(WORKLOAD, job.namespace, name, {"spec": {"active": active}})
+    client.patch(resource, job.namespace, name, {"spec": {"active": active}})
 
 
 def _annotate(client: ClusterClient, job: Job, name: str, value: str | None) -> None:

@@ -19,7 +19,7 @@ from pyxis_py.kubernetes.access.resources import (
     JOBS,
     JOBSET,
     POD,
-    WORKLOAD,
+    WORKLOADS,
     Object,
     Resource,
 )
@@ -62,7 +62,7 @@ def find_jobs(
     for namespace in namespaces:
         for resource in JOBS:
             try:
-                objects = _objects(client, resource, namespace, selector)
+                objects = _installed(client, (resource,), namespace, selector)
             except ForbiddenError as error:
                 refused.append(error)
                 continue
@@ -109,10 +109,10 @@ def read_states(client: ClusterClient, jobs: Sequence[Job]) -> list[JobRecord]:
 def _read_namespace(client: ClusterClient, namespace: str, jobs: list[Job]) -> list[JobRecord]:
     sets = [job.name for job in jobs if job.resource is JOBSET]
     queued = [job.uid for job in jobs if job.in_kueue]
-    children = _by_label(client, JOB, namespace, _SET_NAME, sets)
-    workloads = _by_label(client, WORKLOAD, namespace, _WORKLOAD_OWNER, queued)
+    children = _by_label(client, (JOB,), namespace, _SET_NAME, sets)
+    workloads = _by_label(client, WORKLOADS, namespace, _WORKLOAD_OWNER, queued)
     numbers = sorted({str(job.job_id) for job in jobs})
-    pods = _by_label(client, POD, namespace, "pyxis/job-id", numbers)
+    pods = _by_label(client, (POD,), namespace, "pyxis/job-id", numbers)
     return [
         JobRecord(job, judge(Evidence(
             job,
@@ -132,7 +132,7 @@ def is_pod_of(job: Job, pod: Object) -> bool:
 
 def pods_of(client: ClusterClient, job: Job) -> list[Object]:
     """Return a job's pods, of earlier runs too."""
-    found = _objects(client, POD, job.namespace, f"pyxis/job-id={job.job_id}")
+    found = _installed(client, (POD,), job.namespace, f"pyxis/job-id={job.job_id}")
     return [pod for pod in found if is_pod_of(job, pod)]
 
 
@@ -147,28 +147,32 @@ def array_indices(client: ClusterClient, job: Job) -> list[int]:
 
 def workload_of(client: ClusterClient, job: Job) -> Object | None:
     """Return Kueue's Workload for a job, None if there is none yet."""
-    found = _objects(client, WORKLOAD, job.namespace, f"{_WORKLOAD_OWNER}={job.uid}")
-    return found[0] if found else None
+    selector = f"{_WORKLOAD_OWNER}={job.uid}"
+    return next(iter(_installed(client, WORKLOADS, job.namespace, selector)), None)
 
 
-def _objects(
-    client: ClusterClient, resource: Resource, namespace: str, selector: str
+def _installed(
+    client: ClusterClient, versions: Sequence[Resource], namespace: str, selector: str
 ) -> list[Object]:
-    try:
-        return client.list(resource, namespace, selector)
-    except MissingKindError:
-        return []
+    """Objects of the first version that is installed, none if no version is."""
+    for resource in versions:
+        try:
+            return client.list(resource, namespace, selector)
+        except MissingKindError:
+            continue
+    return []
 
 
 def _by_label(
-    client: ClusterClient, resource: Resource, namespace: str, label: str, values: Sequence[str]
-) -> dict[str, list[Object]]:
+    client: ClusterClient, versions: Sequence[Resource], namespace: str, label: str,
+    values: Sequence[str],
+) -> dict[str, list[Object]]:  # fmt: skip
     """Objects by the value of a label. What may not be seen tells nothing."""
     found: dict[str, list[Object]] = {}
     for start in range(0, len(values), _MOST_IN_SELECTOR):
         part = values[start : start + _MOST_IN_SELECTOR]
         try:
-            objects = _objects(client, resource, namespace, f"{label} in ({','.join(part)})")
+            objects = _installed(client, versions, namespace, f"{label} in ({','.join(part)})")
         except ForbiddenError:
             # Users need not see Workloads or pods: the job's own conditions have to do.
             return {}

@@ -14,12 +14,17 @@ from dataclasses import dataclass
 
 from enroot_py import EnrootError, NotFoundError
 from pyxis_py.kubernetes.access.client import ClusterClient
-from pyxis_py.kubernetes.access.failures import ClusterError, ForbiddenError, MissingKindError
+from pyxis_py.kubernetes.access.failures import (
+    ClusterError,
+    ForbiddenError,
+    MissingKindError,
+    UnreachableError,
+)
 from pyxis_py.kubernetes.access.resources import (
     COMPUTE_DOMAIN,
     CONFIG_MAP,
     JOBS,
-    LOCAL_QUEUE,
+    LOCAL_QUEUES,
     VOLCANO_JOB,
     Object,
     resource_of,
@@ -64,7 +69,11 @@ def submit(client: ClusterClient, manifests: Sequence[Object]) -> Submission:
 
 def _create_all(client: ClusterClient, manifests: Sequence[Object], created: list[Object]) -> None:
     for manifest in manifests:
-        made = client.create(manifest)
+        try:
+            made = client.create(manifest)
+        except UnreachableError as error:
+            text = f"{error}\nWhether {_title(manifest)} was created is not known."
+            raise UnreachableError(text, hint=error.hint) from error
         created.append({**manifest, "metadata": made["metadata"]})
         _hold(client, created[-1])
 
@@ -174,14 +183,14 @@ def check_site(client: ClusterClient, manifests: Sequence[Object], launcher: str
     queue = job["metadata"]["labels"].get("kueue.x-k8s.io/queue-name")
     if queue is None:
         return []
-    try:
-        client.get(LOCAL_QUEUE, namespace, queue)
-    except MissingKindError:
-        return ["Kueue is not installed: nobody will start the job"]
-    except ForbiddenError:
+    for resource in LOCAL_QUEUES:
+        try:
+            client.get(resource, namespace, queue)
+        except MissingKindError:
+            continue
+        except ForbiddenError:
+            return []
+        except NotFoundError:
+            return [f"There is no LocalQueue {queue} in namespace {namespace}: the job has to wait"]
         return []
-    except NotFoundError:
-        return [
-            f"There is no LocalQueue {queue} in namespace {namespace}: the job will wait for it"
-        ]
-    return []
+    return ["Kueue is not installed: nobody will start the job"]

@@ -75,6 +75,12 @@ def test_a_long_answer_is_cut() -> None:
     assert len(str(failure(Status(500, "", "x" * 10**6), "get", JOBSET, "x", "a"))) < 2200
 
 
+def test_a_servers_words_cannot_reach_the_terminal() -> None:
+    text = str(failure(Status(500, "", "a\x1b[2Jb\nc"), "get", JOBSET, "x", "a"))
+    assert "a\\x1b[2Jb\nc" in text
+    assert "\x1b" not in str(unreachable("\x1b"))
+
+
 @pytest.mark.parametrize(("message", "hint"), [
     ("x509: certificate signed by unknown authority", "certificate-authority"),
     ("connection to the server localhost:8080 was refused", "KUBECONFIG"),

@@ -149,6 +149,22 @@ def test_a_job_that_kueue_has_not_seen(python: ClusterClient, server: ApiServer)
     assert HELD not in now(server).annotations
 
 
+def test_a_workload_of_an_older_kueue(client: ClusterClient, server: ApiServer) -> None:
+    job = create(client, server, "kueue")
+    (key,) = (key for key in server.objects.objects if key.plural == "workloads")
+    made = server.objects.objects.pop(key)
+    old = key._replace(group_version="kueue.x-k8s.io/v1beta1")
+    server.objects.objects[old] = {**made, "apiVersion": "kueue.x-k8s.io/v1beta1"}
+    server.served = tuple(
+        kind._replace(group_version=kind.group_version.replace("v1beta2", "v1beta1"))
+        for kind in server.served
+    )
+    server.unchecked = True
+    assert state(client, job) == ("PD", "Resources")
+    assert hold(client, job) is True
+    assert server.objects.objects[old]["spec"]["active"] is False
+
+
 def test_a_role_that_may_not_touch_workloads(client: ClusterClient, server: ApiServer) -> None:
     job = create(client, server, "kueue")
     server.forbidden.add(("patch", "workloads"))

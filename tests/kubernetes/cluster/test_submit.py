@@ -16,7 +16,7 @@ from pyxis_py.kubernetes.cluster.submit import check_site, dry_run, roll_back, s
 from pyxis_py.kubernetes.pod.context import GPU_APIS, TARGETS, GpuApi, Target
 from tests.kubernetes.cluster.api_server import ApiServer
 from tests.kubernetes.cluster.controllers import add, key_of
-from tests.kubernetes.cluster.kinds import KINDS
+from tests.kubernetes.cluster.kinds import KINDS, Kind
 from tests.kubernetes.cluster.objects import RefusalError
 from tests.kubernetes.goldens import training_job
 from tests.kubernetes.samples import SCRIPT, TOKEN, render, script
@@ -257,6 +257,35 @@ def test_a_queue_that_is_not_there(client: ClusterClient, server: ApiServer) -> 
     server.forbidden.clear()
     server.served = tuple(kind for kind in KINDS if not kind.group.startswith("kueue"))
     assert "Kueue is not installed" in site(client)[0]
+
+
+def old_kueue() -> tuple[Kind, ...]:
+    """The kinds of a cluster whose Kueue has no v1beta2 yet."""
+    return tuple(
+        kind._replace(group_version=kind.group_version.replace("v1beta2", "v1beta1"))
+        for kind in KINDS
+    )
+
+
+def test_a_queue_of_an_older_kueue(client: ClusterClient, server: ApiServer) -> None:
+    server.served = old_kueue()
+    assert "no LocalQueue h100 in namespace foundation" in site(client)[0]
+
+
+def test_an_answer_that_does_not_come_leaves_a_doubt(
+    python: ClusterClient, server: ApiServer
+) -> None:
+    real = python.create
+
+    def create(manifest: Object, *, dry_run: bool = False) -> Object:
+        if manifest["kind"] == "JobSet":
+            raise failures.UnreachableError("No answer")
+        return real(manifest)
+
+    python.create = create  # type: ignore[method-assign]
+    with pytest.raises(failures.UnreachableError, match="Whether jobsets.jobset.x-k8s.io found"):
+        submit(python, render(SCRIPT).manifests)
+    assert server.objects.objects == {}
 
 
 def test_a_cluster_without_jobsets(client: ClusterClient, server: ApiServer) -> None:
