@@ -100,6 +100,27 @@ def test_streams_and_files(start_pods: StartPods) -> None:
     assert files["err"] == "seen\nseen\n"
 
 
+def test_gpus_of_tasks_are_visible_to_them_alone(start_pods: StartPods) -> None:
+    pods = start_pods(
+        """
+        show='echo ${CUDA_VISIBLE_DEVICES-none} ${SLURM_STEP_GPUS-none}'
+        echo "$CUDA_VISIBLE_DEVICES"
+        srun -l bash -c "$show" | sort
+        srun -n4 -l --gpus-per-task=1 bash -c "$show" | sort
+        srun -n2 -l --gres=none bash -c "$show" | sort
+        for i in 1 2 3; do
+            srun -N1 -n1 --exact --gpus-per-task=1 bash -c "$show; sleep 0.5" & done; wait
+        """,
+        2,
+        gpusPerNode=2,
+    )
+    assert pods.wait() == 0, pods.log()
+    found = lines(pods.output)
+    assert found[:9] == ["0,1", "0: 0,1 0,1", "1: 0,1 0,1", "0: 0 0,1", "1: 1 0,1", "2: 0 0,1",
+                         "3: 1 0,1", "0: none none", "1: none none"]  # fmt: skip
+    assert sorted(found[9:]) == ["0 0", "0 0", "1 1"]
+
+
 def test_steps_wait_for_cpus_unless_they_overlap(start_pods: StartPods) -> None:
     pods = start_pods(
         """

@@ -36,12 +36,17 @@ class Share(NamedTuple):
 
 
 class Allocation:
-    """The job's nodes, all alike, and what steps have of them."""
+    """The job's nodes, all alike, and what steps have of them.
+
+    Attributes:
+        lost: numbers of nodes that have gone; steps are given others where that is possible.
+    """
 
     def __init__(self, hosts: Sequence[str], cpus: int, gpus: int) -> None:
         self.hosts = tuple(hosts)
         self.cpus = cpus
         self.gpus = gpus
+        self.lost: set[int] = set()
         self._used_cpus = [0] * len(self.hosts)
         self._used_gpus: list[set[int]] = [set() for _ in self.hosts]
 
@@ -70,19 +75,21 @@ class Allocation:
 
     def _place(self, request: StepRequest, *, free: bool) -> tuple[Share, ...] | None:
         """Place a step, as if nothing else ran (`free`, which raises) or as things are."""
+        candidates = self._candidates(request)
+        capacity = {node: self._capacity(request, node, free=free) for node in candidates}
         if request.distribution == "arbitrary":
+            # In the order of the list, which decides about the tasks' ids.
             nodes = self._numbers(dict.fromkeys(request.required))
             counts = [request.required.count(self.hosts[node]) for node in nodes]
-            # `nodes` are in the order of the list here, which decides about the tasks' ids.
+            if any(capacity[node] < counts[place] for place, node in enumerate(nodes)):
+                nodes = []
         else:
-            candidates = self._candidates(request)
-            capacity = {node: self._capacity(request, node, free=free) for node in candidates}
             nodes = self._choose(request, candidates, capacity)
-            if not nodes:
-                if free:
-                    raise AllocationError(self._shortage(request, candidates))
-                return None
-            counts = _spread(request, [capacity[node] for node in nodes])
+            counts = _spread(request, [capacity[node] for node in nodes]) if nodes else []
+        if not nodes:
+            if free:
+                raise AllocationError(self._shortage(request, candidates))
+            return None
         ids = _number_tasks(request, counts, [self.hosts[node] for node in nodes])
         shares = []
         for place, node in enumerate(nodes):
@@ -104,11 +111,14 @@ class Allocation:
         excluded = {self.hosts.index(host) for host in request.excluded if host in self.hosts}
         if excluded & set(required):
             raise AllocationError("a node is both asked for and excluded")
+        gone = ", ".join(self.hosts[node] for node in required if node in self.lost)
+        if gone:
+            raise AllocationError(f"{gone}: this part of the job is lost")
         first = request.relative or 0
         others = [
             node
             for node in range(first, len(self.hosts))
-            if node not in excluded and node not in required
+            if node not in excluded and node not in required and node not in self.lost
         ]
         return required + others
 
@@ -121,7 +131,23 @@ class Allocation:
             most = request.ntasks if cpus else 0
         else:
             most = cpus // request.cpus
+        most = min(most, self._gpu_capacity(request, node, free=free))
         return min(most, request.per_node) if request.per_node else most
+
+    def _gpu_capacity(self, request: StepRequest, node: int, *, free: bool) -> int:
+        """How many tasks a node can take as far as its GPUs go."""
+        left = self.gpus if free or request.overlap else self.gpus - len(self._used_gpus[node])
+        if request.gpus_per_task > 0:
+            return left // request.gpus_per_task
+        if request.gpus_per_task == 0:
+            wanted = 0
+        elif request.gpus_per_node >= 0:
+            wanted = request.gpus_per_node
+        elif request.gpus >= 0:
+            wanted = request.gpus // request.nodes[1]
+        else:
+            wanted = self.gpus
+        return request.ntasks if wanted <= left else 0
 
     def _choose(
         self, request: StepRequest, candidates: list[int], capacity: dict[int, int]
@@ -143,11 +169,18 @@ class Allocation:
         return sorted(chosen) if len(chosen) >= least and enough else []
 
     def _shortage(self, request: StepRequest, candidates: list[int]) -> str:
+        lost = ", ".join(self.hosts[node] for node in sorted(self.lost))
+        gone = f": {lost}: this part of the job is lost" if lost else ""
         if len(candidates) < request.nodes[0]:
-            return f"{request.nodes[0]} nodes, but the job has {len(candidates)} to choose from"
+            count = len(candidates)
+            return f"{request.nodes[0]} nodes, but the job has {count} to choose from{gone}"
+        wanted = max(request.gpus_per_task, request.gpus_per_node, request.gpus)
+        if wanted > self.gpus * (1 if request.gpus < 0 else request.nodes[1]):
+            return f"{wanted} GPUs, but the job has {self.gpus} on each node"
         return (
             f"{request.ntasks} tasks with {request.cpus} CPUs on up to {request.nodes[1]} nodes, "
-            f"but the job has {self.cpus} CPUs on each of {len(self.hosts)} nodes"
+            f"but the job has {self.cpus} CPUs and {self.gpus} GPUs on each of "
+            f"{len(self.hosts)} nodes{gone}"
         )
 
     def _cpus(self, request: StepRequest, tasks: int) -> int:

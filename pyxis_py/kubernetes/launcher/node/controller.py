@@ -201,6 +201,7 @@ class Controller:
 
     def _schedule(self) -> None:
         """Start what can start; a step that has to wait does not hold up those behind it."""
+        self._allocation.lost = set(range(len(self._job.hosts))) - set(self.nodes)
         for step in self._queue[:]:
             try:
                 shares = self._allocation.allocate(step.request)
@@ -209,13 +210,6 @@ class Controller:
                 self._refuse(step.channel, str(error))
                 continue
             if shares is None:
-                continue
-            absent = [share.node for share in shares if share.node not in self.nodes]
-            if absent:
-                self._allocation.release(step.request, shares)
-                self._queue.remove(step)
-                hosts = ", ".join(self._job.hosts[node] for node in absent)
-                self._refuse(step.channel, f"{hosts}: this part of the job is lost")
                 continue
             self._queue.remove(step)
             self._start(step, shares)

@@ -102,6 +102,9 @@ class NodeStep:
         for local, number in enumerate(share.tasks):
             environ = task_environment(base, share, (place, local), agent.local)
             gpus = bind_gpus(content["gpuBind"], share, local, content["gpusPerTask"])
+            for name in ("CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL"):
+                if self._job.gpus:
+                    environ.pop(name, None)
             if gpus:
                 environ["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, gpus))
                 environ["GPU_DEVICE_ORDINAL"] = environ["CUDA_VISIBLE_DEVICES"]

@@ -147,6 +147,7 @@ class Channel:
             self.on_frame(frame.kind, frame.payload)
 
     def _flush(self, data: bytes = b"") -> None:
+        waited = bool(self._outgoing)
         self._outgoing += data
         if self.closed or self._connecting or not self._outgoing:
             return
@@ -160,11 +161,13 @@ class Channel:
             self._loop.call_later(0, lambda: self.close(reason))
             return
         del self._outgoing[:sent]
-        self._loop.on_writable(self._socket.fileno(), self._writable if self._outgoing else None)
+        self._loop.on_writable(self._socket.fileno(), self._flush if self._outgoing else None)
+        if waited and not self._outgoing:
+            # Not here, either; and whatever sent the rest, those who paused have to hear of it.
+            self._loop.call_later(0, self._drained)
 
-    def _writable(self) -> None:
-        self._flush()
-        if not self._outgoing and not self.closed:
+    def _drained(self) -> None:
+        if not self.closed:
             self.on_drained()
 
     def _too_slow(self) -> None:

@@ -52,8 +52,12 @@ class Sink:
         if self._direct:
             self._write_all(data)
             return
+        waited = bool(self._waiting)
         self._waiting += data
         self._pump()
+        if waited and not self._waiting and not self.broken:
+            # Those who paused have to hear of it, whatever wrote the rest.
+            self.on_drained()
 
     def _write_all(self, data: bytes) -> None:
         view = memoryview(data)

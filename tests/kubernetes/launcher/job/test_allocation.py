@@ -63,13 +63,23 @@ def test_an_arbitrary_distribution_follows_its_list() -> None:
         ("-N4 -x a", "4 nodes"),
         ("-N1 -n1 -c5", "5 CPUs"),
         ("--gpus-per-node=3", "3 GPUs"),
-        ("-n2 -N1 --gpus-per-task=2", "4 GPUs"),
+        ("-n2 -N1 --gpus-per-task=2", "2 GPUs"),
+        ("--gpus=9 -N4", "3 GPUs"),
+        ("--gpus=9 -N2", "9 GPUs"),
         ("-N2 -r 3", "2 nodes"),
     ],
 )
 def test_what_the_job_does_not_have_is_refused_at_once(words: str, message: str) -> None:
     with pytest.raises(AllocationError, match=message):
         Allocation(HOSTS, 4, 2).allocate(request(words))
+
+
+def test_a_list_of_tasks_cannot_have_more_than_fit() -> None:
+    job = Allocation(HOSTS, 2, 0)
+    with pytest.raises(AllocationError, match="3 tasks"):
+        job.allocate(request("-m arbitrary", hostfile=("a", "a", "a")))
+    assert job.allocate(request("-m arbitrary", hostfile=("a", "b", "a"))) is not None
+    assert job.allocate(request("-m arbitrary", hostfile=("b",))) is None
 
 
 def test_a_whole_step_waits_for_another_and_one_of_other_nodes_does_not() -> None:
@@ -105,6 +115,28 @@ def test_gpus_are_those_of_one_step_only() -> None:
     assert gpus("-n1 --exact --gpus=2") is None
     assert gpus("-n1 --exact --gpus=1") == (3,)
     assert gpus("-n1 --overlap") == (0, 1, 2, 3)
+
+
+def test_steps_go_where_gpus_are_free() -> None:
+    job = Allocation(HOSTS, 64, 2)
+    words = "-N1 -n1 --exact --gpus-per-task=1"
+    found = [job.allocate(request(words)) for _ in range(9)]
+    places = [(shares[0].node, shares[0].gpus) for shares in found if shares]
+    assert places == [(node, (gpu,)) for node in range(4) for gpu in range(2)]
+    assert found[8] is None
+
+
+def test_a_lost_node_is_left_out_unless_it_is_asked_for() -> None:
+    job = Allocation(HOSTS, 4, 0)
+    job.lost = {0}
+    shares = job.allocate(request("-N1"))
+    assert shares is not None
+    assert shares[0].node == 1
+    for words in ("-N4", "-N1 -w a"):
+        with pytest.raises(AllocationError, match="a: this part of the job is lost"):
+            job.allocate(request(words))
+    job.lost = set()
+    assert job.allocate(request("-N1 -w a")) is not None
 
 
 def test_gpus_of_a_step_are_divided_among_its_nodes() -> None:

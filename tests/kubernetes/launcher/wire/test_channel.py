@@ -180,3 +180,25 @@ def test_a_paused_channel_makes_the_other_side_wait(server: Server) -> None:
 def test_addresses_of_both_families_are_read_alike() -> None:
     assert plain_address("::ffff:10.0.0.1") == "10.0.0.1"
     assert plain_address("fd00::1") == "fd00::1"
+
+
+def test_whoever_sends_the_rest_tells_that_it_is_sent(server: Server) -> None:
+    """Otherwise tasks that wait for a slow srun wait for ever."""
+    channel = open_channel(server.loop, server.address, (TOKEN, SUBJECT))
+    server.run_until(lambda: server.guests)
+    guest = server.guests[0]
+    drained: list[int] = []
+    channel.on_drained = lambda: drained.append(1)
+    for _ in range(3):
+        guest.pause()
+        for _ in range(8):
+            channel.send(1, bytes(1 << 20))
+        assert channel.backlog
+        guest.resume()
+        while channel.backlog:
+            # Only sends, no events of the loop's own, empty the channel.
+            for callback in (guest._readable, lambda: channel.send(2, b"")):
+                callback()
+        count = len(drained)
+        server.run_until(lambda: len(drained) > count)  # noqa: B023
+    channel.close()
