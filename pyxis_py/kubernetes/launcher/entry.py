@@ -8,9 +8,9 @@ import sys
 from collections.abc import Callable
 from typing import NoReturn
 
-from pyxis_py.kubernetes.launcher.commands.client import CommandError, complain
+from pyxis_py.kubernetes.launcher.commands.client import CommandError, complain, error_code
 from pyxis_py.kubernetes.launcher.commands.table import ABSENT
-from pyxis_py.kubernetes.launcher.job.command_line import CommandLineError
+from pyxis_py.kubernetes.launcher.job.command_line import CommandLineError, UnreadableError
 from pyxis_py.kubernetes.launcher.wire.loop import leave
 
 USAGE = "use: srun [options] program [arguments]; see srun(1) for the options"
@@ -29,16 +29,10 @@ def run_command(name: str, argv: list[str]) -> NoReturn:
         code = _find(name)(argv)
     except (CommandError, CommandLineError) as error:
         complain(name, str(error))
-        code = _error_code()
+        code = error_code()
     except BrokenPipeError:
         code = 128 + signal.SIGPIPE
     leave(code)
-
-
-def _error_code() -> int:
-    """What srun exits with for its own errors: 1, or SLURM_EXIT_ERROR."""
-    text = os.environ.get("SLURM_EXIT_ERROR", "")
-    return int(text) % 256 if text.isdecimal() and text.isascii() else 1
 
 
 def _find(name: str) -> Callable[[list[str]], int]:
@@ -68,7 +62,7 @@ def _srun(argv: list[str]) -> int:
 
     try:
         srun = parse_srun(argv, os.environ)
-    except CommandLineError as error:
+    except UnreadableError as error:
         complain("srun", str(error))
         return OPTION_STATUS
     if srun.has("help") or srun.has("usage"):

@@ -87,6 +87,12 @@ def complain(command: str, text: str) -> None:
     print(f"{command}: error: {text}", file=sys.stderr, flush=True)
 
 
+def error_code() -> int:
+    """What srun exits with for its own errors: 1, or SLURM_EXIT_ERROR."""
+    text = os.environ.get("SLURM_EXIT_ERROR", "")
+    return int(text) % 256 if text.isdecimal() and text.isascii() else 1
+
+
 def stdin_is_open() -> bool:
     """Whether this process has a standard input."""
     try:

@@ -33,6 +33,10 @@ class CommandLineError(Exception):
     """A command line that cannot be understood, or asks for what there is not."""
 
 
+class UnreadableError(CommandLineError):
+    """Options that getopt_long(3) would not read."""
+
+
 class Cut(NamedTuple):
     """Options in their order as (name, value), and the remaining words."""
 
@@ -82,22 +86,22 @@ def _long(
     option = longs.get(aliases.get(name, name)) or _abbreviated(name, longs)
     if option.argument == "none":
         if equals:
-            raise CommandLineError(f"--{option.name} takes no value")
+            raise UnreadableError(f"--{option.name} takes no value")
         return option.name, ""
     if equals or option.argument == "optional":
         return option.name, value
     if not rest:
-        raise CommandLineError(f"--{option.name} needs a value")
+        raise UnreadableError(f"--{option.name} needs a value")
     return option.name, rest.pop(0)
 
 
 def _abbreviated(name: str, longs: Mapping[str, Option]) -> Option:
     found = [option for other, option in longs.items() if name and other.startswith(name)]
     if not found:
-        raise CommandLineError(f"unknown option --{name}")
+        raise UnreadableError(f"unknown option --{name}")
     if len(found) > 1:
         names = ", ".join(sorted(f"--{option.name}" for option in found))
-        raise CommandLineError(f"--{name} may be any of {names}")
+        raise UnreadableError(f"--{name} may be any of {names}")
     return found[0]
 
 
@@ -107,13 +111,13 @@ def _cluster(letters: str, rest: list[str], shorts: Mapping[str, Option]) -> lis
         letter, letters = letters[0], letters[1:]
         option = shorts.get(letter)
         if option is None:
-            raise CommandLineError(f"unknown option -{letter}")
+            raise UnreadableError(f"unknown option -{letter}")
         value = ""
         if option.argument != "none":
             value, letters = letters, ""
             if option.argument == "required" and not value:
                 if not rest:
-                    raise CommandLineError(f"-{letter} needs a value")
+                    raise UnreadableError(f"-{letter} needs a value")
                 value = rest.pop(0)
         given.append((option.name, value))
     return given

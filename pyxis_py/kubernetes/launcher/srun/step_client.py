@@ -14,6 +14,7 @@ from pyxis_py.kubernetes.launcher.commands.client import (
     CommandError,
     call_controller,
     complain,
+    error_code,
     find_client,
 )
 from pyxis_py.kubernetes.launcher.job.allocation import Share
@@ -102,7 +103,7 @@ class StepClient:
             self._wait_at_most()
         elif kind == messages.REFUSED:
             complain("srun", f"cannot create the step: {content['text']}")
-            self._fail(int(content["code"]))
+            self._fail(error_code())
         elif kind == messages.NOTICE:
             complain("srun", str(content["text"]))
         elif kind == messages.LOST_NODE:
