@@ -76,7 +76,7 @@ class Pods:
         self.nodes = nodes
         self.processes: dict[int, subprocess.Popen[bytes]] = {}
         self._python = [python] if isinstance(python, str) else list(python)
-        self._variables = dict(variables or {})
+        self.variables = dict(variables or {})
         self._run = folder / "run"
         self._token = folder / "token"
         self.work = folder / "work"
@@ -120,7 +120,7 @@ class Pods:
             "SLURM_JOB_NODELIST": hosts,
             "SLURM_SUBMIT_DIR": str(self.work),
             "SLURM_TASKS_PER_NODE": f"1(x{self.nodes})" if self.nodes > 1 else "1",
-            **self._variables,
+            **self.variables,
         }
         log = self.folder / f"pod-{index}.log"
         with open(log, "ab") as file:

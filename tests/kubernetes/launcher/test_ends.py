@@ -206,11 +206,22 @@ def test_secrets_come_from_files_and_reach_tasks_unseen(start_pods: StartPods) -
     assert TOKEN not in pods.log()
 
 
-def test_login_shells_find_the_commands(start_pods: StartPods) -> None:
-    pods = start_pods("#!/bin/bash -l\nwhich srun && srun printenv BASH_ENV\n")
-    pods.wait()
-    assert pods.output.startswith("/tmp/pyxis-")
-    assert pods.output.count("\n") == 2  # the path, and that printenv failed
+@pytest.mark.parametrize("original", ["", "other"])
+def test_login_shells_find_the_commands(start_pods: StartPods, original: str) -> None:
+    """/etc/profile sets PATH anew in many images, and some images use BASH_ENV themselves."""
+    pods = start_pods(
+        '#!/bin/bash -l\nwhich srun\necho "${BASH_ENV-none} ${SEEN-no}"\nsrun -n1 which srun\n',
+        missing=[0],
+    )
+    if original:
+        (pods.work / original).write_text("SEEN=yes\n")
+        pods.variables["BASH_ENV"] = str(pods.work / original)
+    pods.start(0)
+    assert pods.wait() == 0
+    first, second, third = pods.output.splitlines()
+    assert first == third
+    assert first.startswith(f"{pods.folder}/tmp/pyxis-")
+    assert second == (f"{pods.work}/other yes" if original else "none no")
 
 
 def test_files_of_the_job(start_pods: StartPods) -> None:

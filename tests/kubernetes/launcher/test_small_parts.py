@@ -130,6 +130,13 @@ def test_a_step_s_container_is_the_job_s(words: str, expected: ContainerStep | N
     assert read_container(parse_srun([*words.split(), "prog"], {}), JOB) == expected
 
 
+def test_steps_have_the_job_s_container_options_as_under_slurm() -> None:
+    job = JOB._replace(contained=True)
+    assert read_container(parse_srun(["prog"], {}), job) == ContainerStep("", ("J",))
+    own = parse_srun(["--container-workdir=/w", "--container-env=A", "prog"], {})
+    assert read_container(own, job) == ContainerStep("/w", ("A", "J"))
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import time
 from collections.abc import Callable, Mapping
@@ -114,9 +113,9 @@ class BatchHost:
         environ = body_environment(self._job, pod, self._secrets, int(self._controller.start))
         environ.update(self._agent.local)
         environ["PATH"] = move_path(environ.get("PATH", DEFAULT_PATH), "", self._workplace.bin)
-        if is_login_script(self._script) and "BASH_ENV" not in environ:
-            # Login shells read /etc/profile, which sets PATH anew; bash reads this one after it.
-            environ["BASH_ENV"] = os.path.join(self._workplace.path, "profile")
+        if is_login_script(self._script):
+            original = environ.get("BASH_ENV", "")
+            environ["BASH_ENV"] = self._workplace.write_profile(original)
         return environ
 
     def _plan(self, deadlines: tuple[Deadline, ...], why: str, status: int) -> None:

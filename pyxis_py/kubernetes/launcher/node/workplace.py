@@ -35,6 +35,22 @@ class Workplace:
         self.bin = os.path.join(path, "bin")
         self.lib = os.path.join(path, "lib")
 
+    def write_profile(self, original: str) -> str:
+        """Write what bash reads after /etc/profile, which sets PATH anew; return its path.
+
+        Args:
+            original: the file that BASH_ENV names already, "" for none.
+        """
+        path = os.path.join(self.path, "profile")
+        with open(path, "w", encoding="utf-8") as script:
+            if original:
+                name = shlex.quote(original)
+                script.write(f"export BASH_ENV={name}\n[ ! -r {name} ] || . {name}\n")
+            else:
+                script.write("unset BASH_ENV\n")
+            script.write(f'PATH={shlex.quote(self.bin)}:"$PATH"\n')
+        return path
+
     def remove(self) -> None:
         """Remove the folder and all in it."""
         shutil.rmtree(self.path, ignore_errors=True)
@@ -63,8 +79,6 @@ def make_workplace(archive: str, environ: Mapping[str, str]) -> Workplace:
         with open(path, "w", encoding="utf-8") as script:
             script.write(_script(found.lib, command))
         os.chmod(path, 0o755)
-    with open(os.path.join(found.path, "profile"), "w", encoding="utf-8") as script:
-        script.write(f'unset BASH_ENV\nPATH={shlex.quote(found.bin)}:"$PATH"\n')
     return found
 
 
@@ -101,7 +115,6 @@ def _find_folder(environ: Mapping[str, str]) -> str:
 
 
 def _candidates(environ: Mapping[str, str]) -> Iterable[str]:
-    yield from ("/tmp", "/var/tmp", "/run")
     if environ.get("TMPDIR"):
         yield environ["TMPDIR"]
-    yield "/dev/shm"
+    yield from ("/tmp", "/var/tmp", "/run", "/dev/shm")
