@@ -109,6 +109,7 @@ def job_file(context: Context, exports: Exports) -> str:
         "ignoreMpi": context.ledger.allows("mpi-server"),
         "umask": context.options.submitter.umask,
         "containerImage": job.container.image,
+        "containerOfSteps": bool(job.container.image) and not job.image_line,
         "containerMounts": [
             posixpath.normpath(posixpath.join("/", entry.target)) for entry in job.container.mounts
         ],

@@ -13,7 +13,7 @@ from pyxis_py.kubernetes.render.manifest_text import dump_manifests, explain
 from pyxis_py.kubernetes.spec.notes import RefusedError
 from tests.kubernetes.goldens import FOLDER, renderings, training_job
 from tests.kubernetes.reference_schemas import VERSIONS, WITHOUT_SCHEMA, problems
-from tests.kubernetes.samples import SCRIPT, SUBMITTER, TOKEN, pod, render, script, site
+from tests.kubernetes.samples import SCRIPT, SUBMITTER, TOKEN, find, pod, render, script, site
 
 ALL = [(target, gpu_api) for target in TARGETS for gpu_api in GPU_APIS]
 
@@ -193,3 +193,15 @@ def test_names_that_go_takes_for_truth_values_are_quoted() -> None:
     text = dump_manifests([{"name": name} for name in ("n", "N", "y", "Y", "no", "off", "nn")])
     names = [line.partition(": ")[2] for line in text.splitlines() if line != "---"]
     assert names == ['"n"', '"N"', '"y"', '"Y"', "'no'", "'off'", "nn"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (script("-p cpu"), True),
+        (script("-p cpu", image="", body="srun --container-image=ubuntu:24.04 true\n"), False),
+    ],
+)
+def test_the_launcher_is_told_whose_the_container_is(text: str, expected: bool) -> None:
+    described = json.loads(find(render(text), "ConfigMap")["data"]["job.json"])
+    assert described["containerOfSteps"] is expected

@@ -43,6 +43,8 @@ class Job(NamedTuple):
         exports: variables that the submitter exports; `secrets` are files of the token's folder.
         ignore_mpi: whether `srun --mpi=pmix` starts programs without a server for MPI.
         image: --container-image as given, "" if job.json does not say.
+        contained: whether steps have the job's --container-* options, as Slurm hands them on; not
+            if the image is that of a step.
         mounts: where --container-mounts are in the pod; None if job.json does not say.
         element: SLURM_ARRAY_TASK_ID, "" if the job is no element of an array.
     """
@@ -70,6 +72,7 @@ class Job(NamedTuple):
     umask: int
     ignore_mpi: bool
     image: str
+    contained: bool
     mounts: tuple[str, ...] | None
     element: str
     signal: Signal | None
@@ -158,6 +161,7 @@ def _parse(content: dict[str, Any], environ: Mapping[str, str]) -> Job:
         umask=int(content.get("umask", 0o022)),
         ignore_mpi=bool(content.get("ignoreMpi", False)),
         image=str(content.get("containerImage", "")),
+        contained=bool(content.get("containerOfSteps", False)),
         mounts=tuple(map(str, content["containerMounts"]))
         if "containerMounts" in content
         else None,

@@ -27,7 +27,7 @@ class ContainerStep(NamedTuple):
 
 
 def read_container(srun: Srun, job: Job) -> ContainerStep | None:
-    """Return what --container-* ask for; None for a step that asks for no container.
+    """Return what --container-* ask for, the job's too; None for a step without a container.
 
     Raises:
         CommandLineError: for another image or for mounts that the pod does not have.
@@ -46,7 +46,7 @@ def read_container(srun: Srun, job: Job) -> ContainerStep | None:
                 "mounts of all steps in the job's --container-mounts"
             )
     directory = srun.text("container-workdir")
-    if not image and not srun.has("container-name"):
+    if not image and not srun.has("container-name") and not job.contained:
         return ContainerStep(directory, None) if directory else None
     kept = tuple(name for name in srun.text("container-env").split(",") if name)
     return ContainerStep(directory, (*kept, *job.container_env))
