@@ -72,7 +72,7 @@ def _srun(argv: list[str]) -> int:
         print(VERSION)
         return 0
     if srun.text("mpi").lower() == "list":
-        print("MPI plugin types are...\n\tnone")
+        print("MPI plugin types are...\n\tnone\n\tpmi2")
         return 0
     if not srun.command:
         raise CommandLineError("no program to run")

@@ -169,7 +169,7 @@ def _srun_flags(line: str, number: int) -> list[Finding]:
         if flag in words
     ]
     for kind in _MPI.findall(line):
-        if kind.strip("\"'") not in ("none", "list"):
+        if kind.strip("\"'") not in ("none", "list", "pmi2"):
             text = f"srun --mpi={kind}: there is no such server in a pod"
             found.append(Finding("mpi-server", number, text, True))
     return found

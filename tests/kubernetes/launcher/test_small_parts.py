@@ -149,13 +149,14 @@ def test_another_container_is_refused_with_a_code(words: str, message: str) -> N
         read_container(parse_srun([*words.split(), "prog"], {}), JOB)
 
 
-@pytest.mark.parametrize("kind", ["pmix", "pmi2", "pmix_v4"])
+@pytest.mark.parametrize("kind", ["pmix", "pmix_v4"])
 def test_mpi_servers_that_are_not_there(kind: str) -> None:
     srun = parse_srun([f"--mpi={kind}", "prog"], {})
     with pytest.raises(CommandLineError, match="mpirun"):
         check_mpi(srun, JOB)
     check_mpi(srun, JOB._replace(ignore_mpi=True))
     check_mpi(parse_srun(["--mpi=none", "prog"], {}), JOB)
+    check_mpi(parse_srun(["--mpi=pmi2", "prog"], {}), JOB)
 
 
 def test_an_unknown_kind_of_mpi() -> None:

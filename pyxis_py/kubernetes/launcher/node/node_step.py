@@ -25,6 +25,7 @@ from pyxis_py.kubernetes.launcher.job.environment import (
 )
 from pyxis_py.kubernetes.launcher.job.job_file import Job
 from pyxis_py.kubernetes.launcher.job.output_names import Place, expand_name
+from pyxis_py.kubernetes.launcher.node.pmi_server import PmiServer, StepFacts
 from pyxis_py.kubernetes.launcher.node.processes import (
     Processes,
     Program,
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 DRAIN_LIMIT = 2.0
 """Seconds that streams stay open after the last task of the step, for what still comes."""
 
+MARK = "PYXIS_STEP"
+"""A variable that tells of every process which step, on which node, it belongs to."""
 TERM_INTERVAL = 1.0
 """Seconds in which a second SIGTERM is the same one."""
 
@@ -73,6 +76,7 @@ class NodeStep:
         self._tasks: dict[int, _Task] = {}
         self._marks: dict[str, str] = {}
         self._files: set[str] = set()
+        self._pmi: PmiServer | None = None
         self._taken = 0
         self._over = False
         self._terminated = -TERM_INTERVAL
@@ -96,8 +100,11 @@ class NodeStep:
         base["PATH"] = move_path(
             base.get("PATH", DEFAULT_PATH), content["bin"], agent.local[BIN_VARIABLE]
         )
-        self._marks = {name: base[name] for name in ("SLURM_JOB_ID", "SLURM_STEP_ID")}
-        self._marks["SLURMD_NODENAME"] = self._job.host
+        # Not a variable of Slurm: mpiexec gives its own values of those to all it starts.
+        self._marks = {MARK: f"{self._job.hosts[0]}.{content['step']}.{self._job.number}"}
+        base.update(self._marks)
+        if content["pmi"]:
+            self._pmi = self._make_pmi(content)
         allowed = sorted(os.sched_getaffinity(0))
         for local, number in enumerate(share.tasks):
             environ = task_environment(base, share, (place, local), agent.local)
@@ -118,6 +125,17 @@ class NodeStep:
             "tasks": {str(task.number): task.pid for task in self._tasks.values()},
         }))  # fmt: skip
 
+    def _make_pmi(self, content: Mapping[str, Any]) -> PmiServer:
+        facts = StepFacts(f"{self._job.job_id}.{content['step']}", tuple(content["pmi"]))
+
+        def fence(values: dict[str, str]) -> None:
+            self._channel.send(messages.FENCE, messages.encode({"values": values}))
+
+        def abort(status: int) -> None:
+            self._channel.send(messages.ABORT, messages.encode({"status": status}))
+
+        return PmiServer(self._loop, facts, fence, abort)
+
     def _start(
         self, number: int, argv: list[str], environ: dict[str, str], how: tuple[Any, ...]
     ) -> None:
@@ -131,7 +149,13 @@ class NodeStep:
         )  # fmt: skip
         opened: list[int] = []
         stdio: list[int] = []
+        passed: tuple[int, ...] = ()
         try:
+            if self._pmi is not None:
+                fd, variables = self._pmi.add_task(number)
+                environ.update(variables)
+                opened.append(fd)
+                passed = (fd,)
             for stream in (0, 1, 2):
                 mode = content["streams"][stream]
                 stdio.append(self._open(task, stream, mode, (directory, place, content, opened)))
@@ -139,7 +163,7 @@ class NodeStep:
                 stdio[2] = stdio[1]
             program = Program(
                 argv, environ, directory, content["umask"], (stdio[0], stdio[1], stdio[2]),
-                content["limits"], cpus,
+                content["limits"], cpus, passed,
             )  # fmt: skip
             task.pid = self._processes.start(program, partial(self._exited, task))
         except OSError as error:
@@ -207,6 +231,8 @@ class NodeStep:
             self._feed(number, data)
         elif kind == messages.SIGNAL:
             self.signal(int(messages.decode(payload)["signal"]))
+        elif kind == messages.FENCE_END and self._pmi is not None:
+            self._pmi.end_fence(messages.decode(payload)["values"])
         elif kind == messages.CLOSE_OUTPUT:
             stream = int(messages.decode(payload)["stream"])
             for task in self._tasks.values():
@@ -264,6 +290,8 @@ class NodeStep:
         if not any(other.running for other in self._tasks.values()):
             # What tasks left behind would hold their streams, and CPUs of the next step.
             self._kill_rest()
+            if self._pmi is not None:
+                self._pmi.close()
             self._loop.call_later(DRAIN_LIMIT, self._drain)
         self._check_over()
 

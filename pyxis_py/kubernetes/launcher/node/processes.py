@@ -22,6 +22,7 @@ class Program(NamedTuple):
     Attributes:
         stdio: descriptors for standard input, output and error, which the caller closes.
         limits: soft resource limits.
+        passed: further descriptors that the program gets, under their numbers.
         cpus: the CPUs to run on, none for all.
     """
 
@@ -32,6 +33,7 @@ class Program(NamedTuple):
     stdio: tuple[int, int, int]
     limits: Mapping[str, int]
     cpus: tuple[int, ...] = ()
+    passed: tuple[int, ...] = ()
 
 
 class Processes:
@@ -85,6 +87,8 @@ def _become(program: Program) -> NoReturn:
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         _place_stdio(program.stdio)
+        for fd in program.passed:
+            os.set_inheritable(fd, True)
         set_limits(program.limits)
         os.umask(program.umask)
         if program.cpus:

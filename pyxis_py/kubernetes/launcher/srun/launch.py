@@ -34,7 +34,7 @@ def check_mpi(srun: Srun, job: Job) -> None:
     kind = srun.text("mpi").lower() or "none"
     if kind not in MPI_TYPES and not kind.startswith("pmix_"):
         raise CommandLineError(f"--mpi: not a type: {kind!r}")
-    if kind != "none" and not job.ignore_mpi:
+    if kind not in ("none", "pmi2") and not job.ignore_mpi:
         raise CommandLineError(
             f"mpi-server: --mpi={kind}: there is no such server in a pod: start MPI programs with "
             "mpirun, which finds the job's nodes by itself; other programs need no --mpi"
@@ -104,6 +104,7 @@ def launch_content(
         "unbuffered": srun.has("unbuffered"),
         "imageKept": None if container is None else container.kept,
         "bin": environ.get(BIN_VARIABLE, ""),
+        "pmi": _places(shares) if srun.text("mpi").lower() == "pmi2" else [],
     }
 
     def for_node(place: int, share: Share) -> bytes:
@@ -115,6 +116,12 @@ def launch_content(
         return messages.encode({**content, **own})
 
     return step, for_node
+
+
+def _places(shares: tuple[Share, ...]) -> list[int]:
+    """Return the number of each task's node in the step."""
+    places = {task: place for place, share in enumerate(shares) for task in share.tasks}
+    return [places[task] for task in sorted(places)]
 
 
 def _take_secrets(client: Client, environ: dict[str, str]) -> list[str]:
@@ -136,11 +143,10 @@ def _take_secrets(client: Client, environ: dict[str, str]) -> list[str]:
 
 def _directory(srun: Srun, container: ContainerStep | None) -> str | None:
     """Where tasks start; None for the folder in which the pod's container started."""
-    if container is not None and container.directory:
-        return container.directory
-    if srun.has("chdir"):
-        return os.path.abspath(srun.text("chdir"))
-    return None if container is not None else os.getcwd()
+    if container is not None:
+        # As under Pyxis, where --chdir is about the node.
+        return container.directory or None
+    return os.path.abspath(srun.text("chdir")) if srun.has("chdir") else os.getcwd()
 
 
 def _distribution(srun: Srun, shares: tuple[Share, ...]) -> str:

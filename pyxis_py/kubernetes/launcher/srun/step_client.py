@@ -66,6 +66,7 @@ class StepClient:
         self._interrupted = 0.0
         self._signals: list[int] = []
         self._failed: set[int] = set()
+        self._fenced: dict[int, dict[str, str]] = {}
         self._report = TaskReport(loop, srun, client.job.hosts)
         self._name = str(client.job.job_id)
         self._controller = call_controller(client, loop)
@@ -186,6 +187,12 @@ class StepClient:
             self._streams.node_started(node)
         elif kind == messages.EXITED:
             self._exited(int(content["task"]), int(content["status"]))
+        elif kind == messages.FENCE:
+            self._fence(node, content["values"])
+        elif kind == messages.ABORT:
+            complain("srun", f"step {self._name} is ended by MPI_Abort")
+            self.code = max(self.code, int(content["status"]) & 255)
+            self._kill()
         elif kind == messages.STDIN_TAKEN:
             self._streams.taken(node, int(content["bytes"]))
         elif kind == messages.REFUSED:
@@ -193,6 +200,17 @@ class StepClient:
             complain("srun", f"{host}: cannot start tasks: {content['text']}")
             self._lose_tasks(node, int(content["code"]))
             self._kill()
+
+    def _fence(self, node: int, values: dict[str, str]) -> None:
+        """Gather what the tasks of all nodes have put, and let them go on together."""
+        self._fenced[node] = values
+        if set(self._running.values()) <= set(self._fenced):
+            together: dict[str, str] = {}
+            for found in self._fenced.values():
+                together.update(found)
+            self._fenced.clear()
+            for channel in self._channels.values():
+                channel.send(messages.FENCE_END, messages.encode({"values": together}))
 
     def _agent_left(self, node: int, reason: str) -> None:
         self._channels.pop(node, None)

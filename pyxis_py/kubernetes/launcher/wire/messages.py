@@ -58,6 +58,13 @@ EXITED = 36
 CLOSE_OUTPUT = 37
 """srun: stream (1 or 2) that nobody reads any more."""
 
+FENCE = 38
+"""agent: values that tasks have put, once all of its node have come to the fence of PMI."""
+FENCE_END = 39
+"""srun: values of all nodes."""
+ABORT = 40
+"""agent: status with which a task ends the step, by MPI_Abort."""
+
 ALL_TASKS = 0xFFFFFFFF
 _STREAM = struct.Struct(">IB")
 
