@@ -6,14 +6,11 @@ versions, watches and logs. Whatever Kueue, JobSet, Volcano or a kubelet would d
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import http.server
 import json
 import ssl
 import subprocess
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,14 +23,18 @@ import yaml
 from pyxis_py.kubernetes.render.queueing import GATES
 from tests.kubernetes.cluster import documents
 from tests.kubernetes.cluster.kinds import BUILT_IN, KINDS, Kind, faults
-from tests.kubernetes.cluster.objects import Key, Object, ObjectStore, RefusalError
+from tests.kubernetes.cluster.objects import (
+    Key,
+    Object,
+    ObjectStore,
+    RefusalError,
+)
 from tests.kubernetes.cluster.patches import patched
+from tests.kubernetes.cluster.streams import Streams
 
 CERTIFICATES = Path(__file__).resolve().parents[2] / "registry" / "certificates"
 CA_FILE = CERTIFICATES / "ca.crt"
 TOKEN = "token-of-user1"
-WEBSOCKET_ID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
-"""Source: RFC 6455, section 1.3."""
 Admission = Callable[[str, Object], None]
 Ended = subprocess.CompletedProcess[bytes]
 
@@ -172,7 +173,7 @@ def _check_gates(current: Object, made: Object) -> None:
         )
 
 
-class _Handler(http.server.BaseHTTPRequestHandler):
+class _Handler(Streams):
     """One connection of a client."""
 
     protocol_version = "HTTP/1.1"
@@ -189,10 +190,6 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             super().handle()
         except (ConnectionError, ssl.SSLError, TimeoutError):
             self.close_connection = True
-
-    @property
-    def api(self) -> ApiServer:
-        return self.server.api  # type: ignore[attr-defined,no-any-return]
 
     def do_GET(self) -> None:
         parts = urlsplit(self.path)
@@ -226,7 +223,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         path = asked.path.strip("/")
         document = self._document(path)
         if document is not None:
-            self._send(200, document)
+            self.send_document(200, document)
             return
         words = path.split("/")
         root, rest = (words[1:2], words[2:]) if words[0] == "api" else (words[1:3], words[3:])
@@ -242,16 +239,16 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             None,
         )  # fmt: skip
         if kind is None:
-            self._send_bytes(404, b"404 page not found\n", "text/plain; charset=utf-8")
+            self.send_bytes(404, b"404 page not found\n", "text/plain; charset=utf-8")
             return
         self._check_access(asked, kind, namespace)
         self.api.objects.collect()
         if len(rest) == 1:
             self._collection(asked, kind, namespace)
         elif rest[2:] == ["log"]:
-            self._log(asked, Key(kind.group_version, kind.plural, namespace, rest[1]))
+            self.answer_log(asked.query, Key(kind.group_version, kind.plural, namespace, rest[1]))
         elif rest[2:] == ["exec"]:
-            self._execute(Key(kind.group_version, kind.plural, namespace, rest[1]))
+            self.answer_exec(Key(kind.group_version, kind.plural, namespace, rest[1]))
         else:
             self._object(asked, kind, Key(kind.group_version, kind.plural, namespace, rest[1]))
 
@@ -259,7 +256,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         """kubectl looks whether the namespace is there before it says that an object is not."""
         if name not in self.api.namespaces:
             raise RefusalError(404, "NotFound", f'namespaces "{name}" not found')
-        self._send(200, {"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": name}})
+        self.send_document(
+            200, {"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": name}}
+        )
 
     def _document(self, path: str) -> Any:
         api = self.api
@@ -293,12 +292,12 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def _collection(self, asked: Request, kind: Kind, namespace: str) -> None:
         objects, query = self.api.objects, asked.query
         if asked.method == "GET" and query.get("watch") in ("1", "true"):
-            self._watch(kind, namespace, query)
+            self.answer_watch(kind, namespace, query)
         elif asked.method == "GET":
             items = objects.list(
                 kind, namespace, query.get("labelSelector", ""), query.get("fieldSelector", "")
             )
-            self._send(200, {
+            self.send_document(200, {
                 "kind": f"{kind.kind}List", "apiVersion": kind.group_version,
                 "metadata": {"resourceVersion": str(objects.version)}, "items": items,
             })  # fmt: skip
@@ -306,7 +305,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             manifest = json.loads(asked.body)
             self._admit("create", kind, manifest, namespace, query)
             made = objects.create(kind, namespace, manifest, dry_run=query.get("dryRun") == "All")
-            self._send(201, made)
+            self.send_document(201, made)
         else:
             raise RefusalError(405, "MethodNotAllowed", "the server does not allow this method")
 
@@ -336,7 +335,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         objects, query = self.api.objects, asked.query
         dry_run = query.get("dryRun") == "All"
         if asked.method == "GET":
-            self._send(200, objects.get(key))
+            self.send_document(200, objects.get(key))
         elif asked.method == "DELETE":
             options = json.loads(asked.body) if asked.body else {}
             propagation = options.get("propagationPolicy") or query.get("propagationPolicy")
@@ -344,13 +343,15 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             uid = options.get("preconditions", {}).get("uid")
             if uid and uid != found["metadata"]["uid"]:
                 raise RefusalError(409, "Conflict", f"the UID in the precondition ({uid}) differs")
-            self._send(200, objects.delete(key, propagation or "Background", dry_run=dry_run))
+            self.send_document(
+                200, objects.delete(key, propagation or "Background", dry_run=dry_run)
+            )
         elif asked.method == "PATCH":
             self._patch(asked, kind, key, dry_run)
         else:
             manifest = json.loads(asked.body)
             self._admit("update", kind, manifest, key.namespace, query)
-            self._send(200, objects.update(key, manifest, dry_run=dry_run))
+            self.send_document(200, objects.update(key, manifest, dry_run=dry_run))
 
     def _patch(self, asked: Request, kind: Kind, key: Key, dry_run: bool) -> None:
         objects, apply = self.api.objects, asked.content_type == "application/apply-patch+yaml"
@@ -368,7 +369,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
                 raise
             manifest = yaml.safe_load(asked.body)
             self._admit("create", kind, manifest, key.namespace, asked.query)
-            self._send(201, objects.create(kind, key.namespace, manifest, dry_run=dry_run))
+            self.send_document(201, objects.create(kind, key.namespace, manifest, dry_run=dry_run))
             return
         made = patched(asked.content_type, current, asked.body)
         # The version is looked at before any webhook that validates.
@@ -381,111 +382,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if immutable:
             text = f'{kind.kind} "{key.name}" is invalid: data: Forbidden: field is immutable'
             raise RefusalError(422, "Invalid", text)
-        self._send(200, objects.update(key, made, dry_run=dry_run))
-
-    def _watch(self, kind: Kind, namespace: str, query: dict[str, str]) -> None:
-        from tests.kubernetes.cluster.objects import matches
-
-        objects = self.api.objects
-        seen = int(query.get("resourceVersion") or 0)
-        until = time.monotonic() + float(query.get("timeoutSeconds") or 60)
-        self._start_chunks("application/json")
-        while time.monotonic() < until and not self.api.stopping:
-            with objects.changed:
-                objects.collect()
-                events = list(objects.since(seen))
-                if not events:
-                    objects.changed.wait(0.05)
-            for number, event, key, found in events:
-                seen = number
-                same = (key.group_version, key.plural) == (kind.group_version, kind.plural)
-                selected = matches(
-                    found, query.get("labelSelector", ""), query.get("fieldSelector", "")
-                )
-                if same and namespace in ("", key.namespace) and selected:
-                    line = json.dumps({"type": event, "object": found}) + "\n"
-                    self._chunk(line.encode("utf-8"))
-        self._chunk(b"")
-
-    def _log(self, asked: Request, key: Key) -> None:
-        self.api.objects.get(key)
-        where = (key.namespace, key.name)
-        if where not in self.api.logs:
-            text = f'container "main" in pod "{key.name}" is waiting to start: ContainerCreating'
-            raise RefusalError(400, "BadRequest", text)
-        tail = asked.query.get("tailLines")
-        lines = self.api.logs[where].splitlines(keepends=True)
-        written = b"".join(lines[len(lines) - int(tail) :] if tail else lines)
-        if asked.query.get("follow") != "true":
-            self._send_bytes(200, written, "text/plain")
-            return
-        self._start_chunks("text/plain")
-        sent = 0
-        while not self.api.stopping:
-            rest = self.api.logs[where][sent:]
-            sent += len(rest)
-            if rest:
-                self._chunk(rest)
-            elif where not in self.api.open_logs:
-                break
-            else:
-                time.sleep(0.02)
-        self._chunk(b"")
-
-    def _execute(self, key: Key) -> None:
-        """Run a program in a pod: a WebSocket whose frames begin with the number of a stream."""
-        self.api.objects.get(key)
-        command = parse_qs(urlsplit(self.path).query)["command"]
-        ended = self.api.run_in_pod(key.name, command)
-        nonce = (self.headers["Sec-WebSocket-Key"] + WEBSOCKET_ID).encode("ascii")
-        self.send_response(101)
-        self.send_header("Upgrade", "websocket")
-        self.send_header("Connection", "Upgrade")
-        accepted = base64.b64encode(hashlib.sha1(nonce).digest()).decode("ascii")
-        self.send_header("Sec-WebSocket-Accept", accepted)
-        spoken = self.headers["Sec-WebSocket-Protocol"].split(",")[0].strip()
-        self.send_header("Sec-WebSocket-Protocol", spoken)
-        self.end_headers()
-        status: Object = {"metadata": {}, "status": "Success"}
-        if ended.returncode:
-            causes = [{"reason": "ExitCode", "message": str(ended.returncode)}]
-            text = f"command terminated with non-zero exit code: exit status {ended.returncode}"
-            status = {"metadata": {}, "status": "Failure", "reason": "NonZeroExitCode",
-                      "message": text, "details": {"causes": causes}}  # fmt: skip
-        for stream, data in (1, ended.stdout), (2, ended.stderr), (3, json.dumps(status).encode()):
-            if data:
-                self._frame(0x82, bytes([stream]) + data)
-        self._frame(0x88, b"\x03\xe8")
-        self.close_connection = True
-        # The client's own goodbye; what it says is of no interest.
-        self.rfile.read(2)
-
-    def _frame(self, head: int, payload: bytes) -> None:
-        size = len(payload)
-        length = bytes([size]) if size < 126 else b"\x7e" + size.to_bytes(2, "big")
-        self.wfile.write(bytes([head]) + length + payload)
-
-    def _start_chunks(self, content_type: str) -> None:
-        self.send_response(200)
-        self.send_header("Content-Type", content_type)
-        self.send_header("Transfer-Encoding", "chunked")
-        self.end_headers()
-
-    def _chunk(self, data: bytes) -> None:
-        self.wfile.write(b"%x\r\n%b\r\n" % (len(data), data))
+        self.send_document(200, objects.update(key, made, dry_run=dry_run))
 
     def _refuse(self, refusal: RefusalError) -> None:
-        self._send(refusal.code, {
+        self.send_document(refusal.code, {
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
             "message": refusal.message, "reason": refusal.reason, "code": refusal.code,
         })  # fmt: skip
-
-    def _send(self, code: int, document: Any) -> None:
-        self._send_bytes(code, json.dumps(document).encode("utf-8"), "application/json")
-
-    def _send_bytes(self, code: int, body: bytes, content_type: str) -> None:
-        self.send_response(code)
-        self.send_header("Content-Type", content_type)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)

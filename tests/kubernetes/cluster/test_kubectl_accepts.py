@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,11 @@ from pyxis_py.kubernetes.render.manifest_text import dump_manifests
 from pyxis_py.kubernetes.render.render import Rendering
 from tests.kubernetes.cluster.api_server import ApiServer
 from tests.kubernetes.cluster.conftest import KUBECTL
+from tests.kubernetes.cluster.controllers import condition, set_status
 from tests.kubernetes.goldens import renderings
 from tests.kubernetes.reference_schemas import VERSIONS
 from tests.kubernetes.render.test_validate import change
-from tests.kubernetes.samples import SCRIPT, render
+from tests.kubernetes.samples import SCRIPT, render, script
 
 pytestmark = pytest.mark.network
 
@@ -144,3 +146,31 @@ def test_one_deletion_takes_what_the_job_owns(site: Site) -> None:
     done = site.kubectl("delete", "jobset", name, "--cascade=foreground")
     assert done.returncode == 0, done.stderr
     assert site.names() == set()
+
+
+def test_a_gate_can_be_taken_away_by_hand(site: Site) -> None:
+    text = dump_manifests(render(script("-p cpu", "-H")).manifests)
+    assert site.kubectl("create", "-n", "default", "-f", "-", given=text).returncode == 0
+    (jobset,) = site.server.all("jobsets")
+    name, gate = f"jobset/{jobset['metadata']['name']}", "kueue.x-k8s.io/admission-gated-by"
+    again = site.kubectl("annotate", "-n", "default", "--overwrite", name, f"{gate}=pyxis/other")
+    assert again.returncode == 1 and "cannot add gates" in again.stderr
+    done = site.kubectl("annotate", "-n", "default", name, f"{gate}-")
+    assert done.returncode == 0, done.stderr
+    (jobset,) = site.server.all("jobsets")
+    assert gate not in jobset["metadata"]["annotations"]
+
+
+def test_a_state_is_waited_for_by_watching(site: Site) -> None:
+    text = dump_manifests(render(script("-p cpu")).manifests)
+    assert site.kubectl("create", "-f", "-", given=text).returncode == 0
+    (jobset,) = site.server.all("jobsets")
+    status = {"terminalState": "Completed", "conditions": [condition("Completed")]}
+    timer = threading.Timer(0.3, lambda: set_status(site.server, jobset, status))
+    timer.start()
+    done = site.kubectl("wait", "-n", "default", "--timeout=60s", "--for=condition=Completed",
+                        f"jobset/{jobset['metadata']['name']}")  # fmt: skip
+    timer.join()
+    assert done.returncode == 0 and "condition met" in done.stdout, done
+    watched = [request for request in site.server.requests if "watch" in request.query]
+    assert watched
