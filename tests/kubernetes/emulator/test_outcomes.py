@@ -113,7 +113,7 @@ def test_the_time_limit(job: Job, target: str) -> None:
         "    touch up.$SLURM_PROCID; while :; do sleep 0.05; done' &\n"
         "while :; do wait; done\n"
     )
-    job.start(body, target, "--signal=USR1@1", timeLimitSeconds=4)
+    job.start(body, target, "--signal=USR1@1", timeLimitSeconds=3)
     assert job.finish() == Outcome(False, FAILED[target], 0), job.cluster.logs()
     end = job.cluster.pod(0).end
     assert end is not None and end.status == 124
@@ -144,10 +144,13 @@ def test_scontrol_requeue(job: Job, target: str) -> None:
 WAIT = "srun bash -c 'touch up.$SLURM_PROCID; sleep 60'; exit 1\n"
 
 
-@pytest.mark.parametrize("target", GANGS)
-@pytest.mark.parametrize("index", [0, 2])
+@pytest.mark.parametrize(
+    ("target", "index"),
+    [("kueue", 0), ("kueue", 2), ("volcano", 2),
+     pytest.param("volcano", 0, marks=pytest.mark.soak)],
+)  # fmt: skip
 def test_a_lost_node_restarts_the_job(job: Job, target: str, index: int) -> None:
-    job.start(AGAIN + WAIT, target, grace=4)
+    job.start(AGAIN + WAIT, target, grace=2)
     job.wait_for("up.0", "up.1", "up.2")
     job.cluster.lose_node(index)
     assert job.finish() == Outcome(True, FINISHED[target], 1), job.cluster.logs()
@@ -176,7 +179,7 @@ def test_a_plain_job_replaces_a_lost_pod_and_its_agent_joins_again(job: Job) -> 
     "way", ["evicted", pytest.param("lost", marks=pytest.mark.soak)]
 )  # agents notice a silent batch host after a minute
 def test_a_plain_job_runs_the_script_again_on_another_batch_host(job: Job, way: str) -> None:
-    job.start(AGAIN + WAIT, "kueue-job", grace=4)
+    job.start(AGAIN + WAIT, "kueue-job", grace=2)
     job.wait_for("up.0", "up.1", "up.2")
     if way == "lost":
         job.cluster.lose_node(0)
@@ -187,9 +190,11 @@ def test_a_plain_job_runs_the_script_again_on_another_batch_host(job: Job, way: 
     assert [pod.pod.index for pod in job.cluster.history] == [0, 1, 2, 0]
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(
+    "target", ["kueue", *(pytest.param(name, marks=pytest.mark.soak) for name in TARGETS[1:])]
+)
 def test_without_requeue_a_lost_node_ends_the_job(job: Job, target: str) -> None:
-    job.start(WAIT, target, "--no-requeue", grace=4)
+    job.start(WAIT, target, "--no-requeue", grace=2)
     job.wait_for("up.0", "up.1", "up.2")
     job.cluster.lose_node(1)
     reason = "Terminated" if target == "volcano" else "PodFailurePolicy"

@@ -28,6 +28,7 @@ from pyxis_py.kubernetes.launcher.wire.loop import Loop
 REJOIN_LIMIT = 300.0
 """Seconds for the batch host's pod to be replaced by another one."""
 FIRST_DELAY = 0.05
+REJOIN_DELAY = 1.0
 LONGEST_DELAY = 5.0
 """Seconds between attempts: names of new pods take a while to be known."""
 REPORT_INTERVAL = 60.0
@@ -143,6 +144,8 @@ class Link:
             self._signal(int(content["signal"]), content["step"])
         elif kind == messages.JOB_OVER and self._is_to_stay(content["status"]):
             log("the batch host has left: looking for the next one")
+            # Not at once: this one still has its port, and waits for all to leave it.
+            self._delay = REJOIN_DELAY
             if self._channel is not None:
                 self._channel.close()
         elif kind == messages.JOB_OVER:
