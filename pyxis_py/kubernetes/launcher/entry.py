@@ -82,7 +82,7 @@ def _srun(argv: list[str]) -> int:
     client = find_step_client(loop, srun, hostfile)
     for warning in client.warnings:
         print(f"srun: warning: {warning}", file=sys.stderr)
-    client.begin(os.environ)
+    client.begin()
     loop.run()
     return client.code
 

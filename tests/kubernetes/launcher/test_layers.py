@@ -14,7 +14,7 @@ from pyxis_py.kubernetes.launcher import zipapp
 FOLDER = Path(zipapp.__file__).parent
 PACKAGE = "pyxis_py.kubernetes.launcher."
 ORDER = ("wire", "job", "commands", "srun", "node")
-LARGEST_FOLDER = 14
+LARGEST_FOLDER = 15
 
 
 @pytest.mark.parametrize("folder", ORDER)

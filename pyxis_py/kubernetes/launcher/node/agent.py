@@ -8,8 +8,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from pyxis_py.kubernetes.launcher.job.job_file import Job
-from pyxis_py.kubernetes.launcher.node.node_step import LaunchError, NodeStep
+from pyxis_py.kubernetes.launcher.job.launch_order import LaunchOrder
+from pyxis_py.kubernetes.launcher.node.node_step import NodeStep
 from pyxis_py.kubernetes.launcher.node.processes import Processes
+from pyxis_py.kubernetes.launcher.node.task_plan import LaunchError, PodFacts
 from pyxis_py.kubernetes.launcher.wire import messages
 from pyxis_py.kubernetes.launcher.wire.channel import Channel
 from pyxis_py.kubernetes.launcher.wire.loop import Loop
@@ -31,8 +33,8 @@ class Agent:
         job: Job,
         variables: tuple[Mapping[str, str], Mapping[str, str], Mapping[str, str]],
     ) -> None:
-        self.pod, self.local, self.secrets = variables
-        self.directory = os.getcwd()
+        self.pod, self.local, self._secrets = variables
+        self._directory = os.getcwd()
         self.on_idle: Callable[[], None] = lambda: None
         self._loop = loop
         self._processes = processes
@@ -47,7 +49,8 @@ class Agent:
 
     def serve(self, channel: Channel, content: dict[str, Any]) -> None:
         """Start the tasks that an srun asks for; they end when its connection does."""
-        number = int(content["step"])
+        order = LaunchOrder.from_json(content)
+        number = order.step
         if self._ending or number in self._steps:
             text = "the job is ending" if self._ending else f"step {number} is here already"
             channel.send(messages.REFUSED, messages.encode({"text": text, "code": 1}))
@@ -55,11 +58,12 @@ class Agent:
         step = NodeStep(self._loop, self._processes, channel, self._job)
         self._steps[number] = step
         step.on_done = lambda: self._done(number)
+        cpus = sorted(os.sched_getaffinity(0))
+        facts = PodFacts(self.pod, self.local, self._secrets, self._directory, cpus)
         try:
-            step.launch(content, self)
-        except (LaunchError, OSError, KeyError, TypeError, ValueError) as error:
-            text = str(error) if isinstance(error, (LaunchError, OSError)) else repr(error)
-            channel.send(messages.REFUSED, messages.encode({"text": text, "code": 1}))
+            step.launch(order, facts)
+        except LaunchError as error:
+            channel.send(messages.REFUSED, messages.encode({"text": str(error), "code": 1}))
             step.abort()
 
     def _done(self, number: int) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import NamedTuple
 
 from pyxis_py.kubernetes.launcher.commands.client import Client
 from pyxis_py.kubernetes.launcher.job.allocation import Share
@@ -16,13 +16,13 @@ from pyxis_py.kubernetes.launcher.job.environment import (
     step_environment,
 )
 from pyxis_py.kubernetes.launcher.job.job_file import Job
+from pyxis_py.kubernetes.launcher.job.launch_order import LaunchOrder
 from pyxis_py.kubernetes.launcher.job.limits import own_limits
 from pyxis_py.kubernetes.launcher.job.places import find_places
 from pyxis_py.kubernetes.launcher.srun.containers import ContainerStep, read_container
 from pyxis_py.kubernetes.launcher.srun.multi_prog import parse_programs
 from pyxis_py.kubernetes.launcher.srun.options import MPI_TYPES, Srun
 from pyxis_py.kubernetes.launcher.srun.step_streams import StepStreams
-from pyxis_py.kubernetes.launcher.wire import messages
 
 
 def check_mpi(srun: Srun, job: Job) -> None:
@@ -54,74 +54,86 @@ def read_programs(srun: Srun, ntasks: int) -> dict[int, list[str]] | None:
         return parse_programs(file.read(), ntasks, srun.command[1:])
 
 
-def launch_content(
+class CreatedStep(NamedTuple):
+    """The batch host's answer: the step's number, its nodes, and what it has of each."""
+
+    number: int
+    hosts: tuple[str, ...]
+    shares: tuple[Share, ...]
+
+
+def order_tasks(
     srun: Srun,
     client: Client,
-    environ: Mapping[str, str],
-    facts: tuple[dict[str, Any], tuple[Share, ...], StepStreams, Mapping[int, list[str]] | None],
-) -> tuple[Step, Callable[[int, Share], bytes]]:
-    """Return the step, and a function that makes the message for one node of it.
+    created: CreatedStep,
+    streams: StepStreams,
+    programs: Mapping[int, list[str]] | None,
+) -> list[LaunchOrder]:
+    """Return an order for each node of a step.
 
     Args:
-        environ: srun's own variables.
-        facts: the batch host's answer, the nodes' shares, streams, and --multi-prog's programs.
+        programs: those of --multi-prog.
 
     Raises:
         CommandLineError: if the options ask for another container than the job's.
     """
-    created, shares, streams, programs = facts
     container = read_container(srun, client.job)
     umask = os.umask(0)
     os.umask(umask)
-    step = Step(
-        job_id=str(client.job.job_id),
-        number=int(created["number"]),
-        hosts=tuple(created["hosts"]),
-        shares=shares,
+    environ = export_environment(os.environ, srun.text("export"))
+    environ = step_environment(environ, _step(srun, client, created, umask))
+    order = LaunchOrder(
+        step=created.number,
+        place=0,
+        share=created.shares[0],
+        programs={},
+        secrets=tuple(_take_secrets(client, environ)),
+        environ=environ,
+        image_kept=None if container is None else container.kept,
+        bin=os.environ.get(BIN_VARIABLE, ""),
+        directory=_directory(srun, container),
+        umask=umask,
+        limits=own_limits(),
+        streams=tuple(streams.modes),
+        stdin_task=streams.stdin_task,
+        append=srun.text("open-mode").startswith("a"),
+        unbuffered=srun.has("unbuffered"),
+        gpu_bind=srun.text("gpu-bind"),
+        gpus_per_task=max(0, srun.gpus_per_task),
+        cpu_bind=srun.text("cpu-bind"),
         cpus_per_task=srun.cpus_per_task,
-        distribution=_distribution(srun, shares),
-        launcher=(environ.get("POD_IP") or "127.0.0.1", client.controller[1]),
+        places=_places(created.shares) if srun.text("mpi").lower() == "pmi2" else (),
+    )
+    command = list(srun.command)
+    return [
+        order._replace(
+            place=place,
+            share=share,
+            programs={task: programs[task] if programs else command for task in share.tasks},
+        )
+        for place, share in enumerate(created.shares)
+    ]
+
+
+def _step(srun: Srun, client: Client, created: CreatedStep, umask: int) -> Step:
+    return Step(
+        job_id=str(client.job.job_id),
+        number=created.number,
+        hosts=created.hosts,
+        shares=created.shares,
+        cpus_per_task=srun.cpus_per_task,
+        distribution=_distribution(srun, created.shares),
+        launcher=(os.environ.get("POD_IP") or "127.0.0.1", client.controller[1]),
         umask=umask,
         preserve=srun.has("preserve-env"),
         extra=_extra(srun),
     )
-    base = step_environment(export_environment(environ, srun.text("export")), step)
-    secrets = _take_secrets(client, base)
-    content: dict[str, Any] = {
-        "step": step.number,
-        "environ": base,
-        "secrets": secrets,
-        "gpuBind": srun.text("gpu-bind"),
-        "gpusPerTask": max(0, srun.gpus_per_task),
-        "cpuBind": srun.text("cpu-bind"),
-        "cpusPerTask": srun.cpus_per_task,
-        "directory": _directory(srun, container),
-        "umask": umask,
-        "limits": own_limits(),
-        "streams": streams.modes,
-        "stdinTask": streams.stdin_task,
-        "append": srun.text("open-mode").startswith("a"),
-        "unbuffered": srun.has("unbuffered"),
-        "imageKept": None if container is None else container.kept,
-        "bin": environ.get(BIN_VARIABLE, ""),
-        "pmi": _places(shares) if srun.text("mpi").lower() == "pmi2" else [],
-    }
-
-    def for_node(place: int, share: Share) -> bytes:
-        own: dict[str, Any] = {"place": place, "share": share}
-        if programs is None:
-            own["argv"] = list(srun.command)
-        else:
-            own["programs"] = {str(task): programs[task] for task in share.tasks}
-        return messages.encode({**content, **own})
-
-    return step, for_node
 
 
-def _places(shares: tuple[Share, ...]) -> list[int]:
+def _places(shares: tuple[Share, ...]) -> tuple[int, ...]:
     """Return the number of each task's node in the step."""
     places = {task: place for place, share in enumerate(shares) for task in share.tasks}
-    return [places[task] for task in sorted(places)]
+    return tuple(places[task] for task in sorted(places))
 
 
 def _take_secrets(client: Client, environ: dict[str, str]) -> list[str]:
@@ -141,11 +153,11 @@ def _take_secrets(client: Client, environ: dict[str, str]) -> list[str]:
     return found
 
 
-def _directory(srun: Srun, container: ContainerStep | None) -> str | None:
-    """Where tasks start; None for the folder in which the pod's container started."""
+def _directory(srun: Srun, container: ContainerStep | None) -> str:
+    """Where tasks start; "" for the folder in which the pod's container started."""
     if container is not None:
         # As under Pyxis, where --chdir is about the node.
-        return container.directory or None
+        return container.directory
     return os.path.abspath(srun.text("chdir")) if srun.has("chdir") else os.getcwd()
 
 

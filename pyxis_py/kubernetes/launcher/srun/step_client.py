@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pyxis_py.kubernetes.launcher.commands.client import (
@@ -20,10 +20,15 @@ from pyxis_py.kubernetes.launcher.commands.client import (
 from pyxis_py.kubernetes.launcher.job.allocation import Share
 from pyxis_py.kubernetes.launcher.job.command_line import CommandLineError
 from pyxis_py.kubernetes.launcher.job.deadlines import KILL_WAIT
-from pyxis_py.kubernetes.launcher.job.environment import Step
+from pyxis_py.kubernetes.launcher.job.launch_order import LaunchOrder
 from pyxis_py.kubernetes.launcher.job.statuses import exit_code
 from pyxis_py.kubernetes.launcher.job.step_request import StepRequest
-from pyxis_py.kubernetes.launcher.srun.launch import check_mpi, launch_content, read_programs
+from pyxis_py.kubernetes.launcher.srun.launch import (
+    CreatedStep,
+    check_mpi,
+    order_tasks,
+    read_programs,
+)
 from pyxis_py.kubernetes.launcher.srun.options import Srun, parse_signal
 from pyxis_py.kubernetes.launcher.srun.plan import plan_request
 from pyxis_py.kubernetes.launcher.srun.step_streams import StepStreams
@@ -58,7 +63,7 @@ class StepClient:
         self._client = client
         self._srun = srun
         self._streams: StepStreams | None = None
-        self._step: Step | None = None
+        self._created = False
         self._channels: dict[int, Channel] = {}
         self._running: dict[int, int] = {}
         self._grace: Timer | None = None
@@ -71,9 +76,8 @@ class StepClient:
         self._name = str(client.job.job_id)
         self._controller = call_controller(client, loop)
 
-    def begin(self, environ: Mapping[str, str]) -> None:
+    def begin(self) -> None:
         """Ask for the step; everything else follows from the answers."""
-        self._environ = dict(environ)
         controller = self._controller
         controller.on_ready = self._ask
         controller.on_frame = self._hear
@@ -117,7 +121,7 @@ class StepClient:
             self._loop.call_later(seconds, self._too_late)
 
     def _too_late(self) -> None:
-        if self._step is None:
+        if not self._created:
             complain("srun", "the step could not start at once, as --immediate asks")
             self._fail()
 
@@ -126,47 +130,42 @@ class StepClient:
             Share(node, tuple(tasks), cpus, tuple(gpus))
             for node, tasks, cpus, gpus in content["shares"]
         )
-        self._name = f"{self._client.job.job_id}.{content['number']}"
+        created = CreatedStep(int(content["number"]), tuple(content["hosts"]), shares)
+        self._created = True
+        self._name = f"{self._client.job.job_id}.{created.number}"
         self._running = {task: share.node for share in shares for task in share.tasks}
         try:
             programs = read_programs(self._srun, len(self._running))
             self._streams = StepStreams(
-                self._loop, self._srun, self._client.job, content["number"], self._running
+                self._loop, self._srun, self._client.job, created.number, self._running
             )
-            self._step, launch = launch_content(
-                self._srun, self._client, self._environ, (content, shares, self._streams, programs)
-            )
+            orders = order_tasks(self._srun, self._client, created, self._streams, programs)
         except (CommandLineError, OSError) as error:
             complain("srun", str(error))
             self._fail()
             return
-        for place, share in enumerate(shares):
-            address = tuple(content["addresses"][place])
-            self._connect(place, share, (str(address[0]), int(address[1])), launch)
+        for order in orders:
+            address, port = content["addresses"][order.place]
+            self._connect(order, (str(address), int(port)))
         if self._srun.has("signal") and self._srun.time:
             number, lead = parse_signal(self._srun.text("signal"))
             seconds = max(0, self._srun.time - lead)
             self._loop.call_later(seconds, lambda: self._signal(number))
 
-    def _connect(
-        self,
-        place: int,
-        share: Share,
-        address: tuple[str, int],
-        launch: Callable[[int, Share], bytes],
-    ) -> None:
-        secret = self._client.token, self._client.job.subject(share.node)
+    def _connect(self, order: LaunchOrder, address: tuple[str, int]) -> None:
+        node = order.share.node
+        secret = self._client.token, self._client.job.subject(node)
         channel = open_channel(self._loop, address, secret)
-        self._channels[share.node] = channel
-        channel.on_ready = lambda: self._start(channel, lambda: launch(place, share))
-        channel.on_frame = lambda kind, payload: self._agent_says(share.node, kind, payload)
-        channel.on_close = lambda reason: self._agent_left(share.node, reason)
+        self._channels[node] = channel
+        channel.on_ready = lambda: self._start(channel, order)
+        channel.on_frame = lambda kind, payload: self._agent_says(node, kind, payload)
+        channel.on_close = lambda reason: self._agent_left(node, reason)
         assert self._streams is not None
-        self._streams.add_channel(share.node, channel)
+        self._streams.add_channel(node, channel)
 
-    def _start(self, channel: Channel, make: Callable[[], bytes]) -> None:
+    def _start(self, channel: Channel, order: LaunchOrder) -> None:
         try:
-            channel.send(messages.LAUNCH, make())
+            channel.send(messages.LAUNCH, messages.encode(order.to_json()))
         except ValueError as error:
             complain("srun", f"variables and arguments are too long: {error}")
             self._fail()
@@ -281,7 +280,7 @@ class StepClient:
         return lambda: self._forward(number)
 
     def _forward(self, number: int) -> None:
-        if self._step is None:
+        if not self._created:
             # No task is there yet: the signal means srun.
             self._fail(128 + number)
             return
@@ -290,7 +289,7 @@ class StepClient:
     def _interrupt(self) -> None:
         """The first Ctrl-C tells how things stand, a second one soon after it ends the step."""
         now = time.monotonic()
-        if self._step is None:
+        if not self._created:
             self._fail(128 + signal.SIGINT)
         elif self._srun.has("quit-on-interrupt") or now - self._interrupted < INTERRUPT_INTERVAL:
             complain("srun", f"step {self._name} is interrupted")
