@@ -205,7 +205,11 @@ def hold_command(jobs: tuple[str, ...], user: str, **options: Any) -> int:
 
 @click.command("release")
 @click.argument("jobs", nargs=-1, metavar="JOB...")
-@click.option("--dependencies", is_flag=True, help="admit jobs whose --dependency is met")
+@click.option(
+    "--dependencies",
+    is_flag=True,
+    help="admit jobs whose --dependency is met, and elements of arrays as others end",
+)
 @click.option("--watch", is_flag=True, help="with --dependencies: until no job waits for others")
 @_OWNER
 @cluster_options

@@ -41,7 +41,7 @@ REFUSED: list[tuple[str, str, dict[str, Any]]] = [
     ("dependency-unsupported", "-d afterburstbuffer:1", {}),
     ("dependency-unsupported", "-d afterok:1", {"target": "volcano"}),
     ("hold-unsupported", "-H", {"target": "volcano"}),
-    ("array-throttle", "-a 0-3%1 -N2", {}),
+    ("array-throttle", "-a 0-3%1 -N2", {"target": "slurm-bridge"}),
     ("array-throttle", "-a 0-3%1", {"target": "volcano"}),
     ("begin", "-b now+1hour", {}),
     ("licenses", "-L m:1", {}),
@@ -129,14 +129,16 @@ def test_every_code_has_a_test_here_or_elsewhere() -> None:
     assert {code for code, _, _ in REFUSED} | set(ELSEWHERE) == set(REFUSALS)
 
 
-@pytest.mark.parametrize(("code", "options", "how"), [
-    ("licenses", "-L m:1", {}),
-    ("nested-sbatch", "", {"body": "sbatch x\n"}),
-    ("array-throttle", "-a 0-3%1 -N2", {}),
+@pytest.mark.parametrize(("code", "options", "how", "target"), [
+    ("licenses", "-L m:1", {}, "kueue"),
+    ("nested-sbatch", "", {"body": "sbatch x\n"}, "kueue"),
+    ("array-throttle", "-a 0-3%1 -N2", {}, "volcano"),
 ])  # fmt: skip
-def test_a_refusal_can_be_allowed(code: str, options: str, how: dict[str, Any]) -> None:
+def test_a_refusal_can_be_allowed(
+    code: str, options: str, how: dict[str, Any], target: Any
+) -> None:
     text = script(*([options] if options else []), **how)
-    notes = {note.code: note.kind for note in render(text, allow=[code]).notes}
+    notes = {note.code: note.kind for note in render(text, target=target, allow=[code]).notes}
     assert notes[code] == "warning"
 
 
@@ -164,6 +166,7 @@ def test_what_makes_no_sense_cannot_be_allowed() -> None:
     ("approx-nodes-range", "-N2-4", {}),
     ("approx-one-node", "-n4", {}),
     ("approx-dependency", "-d afterok:1", {}),
+    ("approx-array", "-a 0-3%1 -N2", {}),
     ("approx-image-user", "", {"image": "bob@nvcr.io#a/b:1"}),
     ("approx-remap-root", "--container-remap-root", {}),
     ("approx-gpus-uneven", "-N2 -n3 --gpus-per-task=1", {}),

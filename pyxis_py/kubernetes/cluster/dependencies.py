@@ -3,6 +3,8 @@
 No scheduler here knows conditions between jobs: a dependent job waits behind admission gates until
 `pyxis kube release --dependencies` finds its conditions met.
 
+Elements of an array that its limit holds back wait in the same way, for others to end.
+
 A job that is gone ended in one way or another: that is enough for `afterany`, not for `afterok`.
 
 Source: sbatch(1), --dependency and --kill-on-invalid-dep.
@@ -10,7 +12,7 @@ Source: sbatch(1), --dependency and --kill-on-invalid-dep.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -21,7 +23,13 @@ from pyxis_py.kubernetes.cluster.hold import remove_gates
 from pyxis_py.kubernetes.cluster.jobs import Job, parse_reference
 from pyxis_py.kubernetes.cluster.listing import JobRecord, find_jobs, read_states
 from pyxis_py.kubernetes.cluster.states import parse_stamp
-from pyxis_py.kubernetes.render.queueing import DEPENDENCY, DEPENDENCY_GATE, KILL_ON_INVALID
+from pyxis_py.kubernetes.render.queueing import (
+    ARRAY_GATE,
+    ARRAY_LIMIT,
+    DEPENDENCY,
+    DEPENDENCY_GATE,
+    KILL_ON_INVALID,
+)
 from pyxis_py.kubernetes.spec.slurm_lists import Dependencies, Dependency, parse_dependency
 
 Verdict = Literal["met", "waits", "never"]
@@ -67,14 +75,41 @@ def resolve(client: ClusterClient, jobs: Iterable[Job], *, now: float) -> list[O
 def release_met(
     client: ClusterClient, jobs: Iterable[Job], *, now: float, sleep: Callable[[float], None]
 ) -> list[Outcome]:
-    """Admit jobs whose conditions are met; cancel those that asked for it if they never will be."""
-    outcomes = resolve(client, jobs, now=now)
-    for outcome in outcomes:
+    """Admit jobs whose conditions are met, and as many elements of arrays as may run.
+
+    Those that asked for it are cancelled if their conditions can never be met.
+    """
+    jobs = list(jobs)
+    outcomes = {outcome.job.uid: outcome for outcome in resolve(client, jobs, now=now)}
+    for outcome in outcomes.values():
         if outcome.verdict == "met":
             remove_gates(client, outcome.job, lambda gate: gate.startswith(DEPENDENCY_GATE))
         elif outcome.kill:
             cancel(client, outcome.job, sleep=sleep)
-    return outcomes
+    unmet = {uid for uid, outcome in outcomes.items() if outcome.verdict != "met"}
+    held_back = [job for job in jobs if ARRAY_GATE in job.gates and job.uid not in unmet]
+    outcomes.update((outcome.job.uid, outcome) for outcome in _fill_slots(client, held_back))
+    return list(outcomes.values())
+
+
+def _fill_slots(client: ClusterClient, held_back: Sequence[Job]) -> Iterator[Outcome]:
+    """Let elements of arrays go, in their order, until as many run or wait as may."""
+    arrays = dict.fromkeys((job.namespace, job.job_id) for job in held_back)
+    for namespace, number in arrays:
+        reference = parse_reference(str(number))
+        records = read_states(client, find_jobs(client, [namespace], reference=reference))
+        busy = sum(
+            ARRAY_GATE not in record.job.gates and not record.state.finished for record in records
+        )
+        for job in held_back:
+            if (job.namespace, job.job_id) != (namespace, number):
+                continue
+            if busy < int(job.annotations.get(ARRAY_LIMIT, "1")):
+                remove_gates(client, job, lambda gate: gate == ARRAY_GATE)
+                busy += 1
+                yield Outcome(job, "met")
+            else:
+                yield Outcome(job, "waits", f"{busy} elements of its array")
 
 
 def _combine(job: Job, verdicts: Sequence[tuple[Verdict, str]], *, any_of: bool) -> Outcome:

@@ -18,7 +18,7 @@ from typing import Any
 
 from pyxis_py.kubernetes.access.resources import JOBSET, VOLCANO_JOB, Object
 from pyxis_py.kubernetes.cluster.jobs import Job
-from pyxis_py.kubernetes.render.queueing import HOLD_GATE
+from pyxis_py.kubernetes.render.queueing import ARRAY_GATE, HOLD_GATE
 from pyxis_py.kubernetes.render.volcano_job import TIME_LIMIT_STATUS
 
 FINISHED = ("CD", "F", "TO", "OOM", "PR", "NF", "CA")
@@ -217,6 +217,8 @@ def _waiting(evidence: Evidence, pods: Sequence[Object]) -> Finding | None:
     job = evidence.job
     if HOLD_GATE in job.gates or job.held:
         return "PD", "JobHeldUser", ""
+    if job.gates == (ARRAY_GATE,):
+        return "PD", "JobArrayTaskLimit", ""
     if job.gates:
         return "PD", "Dependency", job.annotations.get("pyxis/dependency", "")
     if job.in_kueue:

@@ -73,7 +73,7 @@ def _array_spec(context: Context, template: Manifest) -> Manifest:
 def indexed_job(context: Context, element: Element, devices: Devices) -> Manifest:
     """Return the Job of `--target kueue-job`, and of arrays of one-node elements under Kueue."""
     template = pod_template(context, element, devices)
-    annotations = job_annotations(context)
+    annotations = job_annotations(context, element)
     if context.array_of_pods:
         spec = _array_spec(context, template)
         annotations["kueue.x-k8s.io/job-min-parallelism"] = "1"

@@ -32,7 +32,7 @@ def jobset(context: Context, element: Element, devices: Devices) -> Manifest:
         "metadata": {
             **metadata(context, element.name),
             "labels": job_labels(context, element),
-            "annotations": job_annotations(context),
+            "annotations": job_annotations(context, element),
         },
         "spec": {
             # Kueue flips it; without Kueue nothing runs by accident.

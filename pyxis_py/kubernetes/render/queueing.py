@@ -12,6 +12,9 @@ from pyxis_py.kubernetes.spec.notes import Ledger
 GATES = "kueue.x-k8s.io/admission-gated-by"
 HOLD_GATE = "pyxis/hold"
 DEPENDENCY_GATE = "pyxis/dep-"
+ARRAY_GATE = "pyxis/array"
+"""Of the elements of an array that its limit holds back."""
+ARRAY_LIMIT = "pyxis/array-limit"
 DEPENDENCY = "pyxis/dependency"
 KILL_ON_INVALID = "pyxis/kill-on-invalid-dep"
 HELD = "pyxis/held"
@@ -31,7 +34,7 @@ def job_labels(context: Context, element: Element) -> dict[str, str]:
     return labels
 
 
-def job_annotations(context: Context) -> dict[str, str]:
+def job_annotations(context: Context, element: Element) -> dict[str, str]:
     """Return the annotations of the job object."""
     job = context.job
     annotations = {
@@ -45,6 +48,10 @@ def job_annotations(context: Context) -> dict[str, str]:
         elif value:
             annotations[f"pyxis/{name}"] = value
     gates = _gates(context)
+    if is_limited(context) and job.array and element.task is not None:
+        annotations[ARRAY_LIMIT] = str(job.array.limit)
+        if job.array.indices.index(element.task) >= job.array.limit:
+            gates.append(ARRAY_GATE)
     if job.hold and not context.kueue:
         annotations[HELD] = "user"
     if gates:
@@ -55,6 +62,13 @@ def job_annotations(context: Context) -> dict[str, str]:
             if given.get("kill-on-invalid-dep") == "yes":
                 annotations[KILL_ON_INVALID] = "yes"
     return annotations
+
+
+def is_limited(context: Context) -> bool:
+    """Whether an array of jobs has more elements than may run at once, and Kueue to hold them."""
+    array = context.job.array
+    limited = array is not None and 0 < array.limit < len(array.indices)
+    return limited and context.kueue and not context.array_of_pods
 
 
 def _gates(context: Context) -> list[str]:
@@ -117,7 +131,11 @@ def check_elsewhere(context: Context) -> None:
     array = job.array
     if array is None:
         return
-    if array.limit and array.limit < len(array.indices) and not context.array_of_pods:
+    if is_limited(context):
+        text = f"all but {array.limit} elements wait behind admission gates for others to end"
+        way_out = "pyxis kube release --dependencies --watch  lets them go one by one"
+        ledger.approximate("array", "--array", text, way_out=way_out)
+    elif array.limit and array.limit < len(array.indices) and not context.array_of_pods:
         text = f"nothing holds back all but {array.limit} of the elements"
         ledger.refuse("array-throttle", "--array", text)
     else:

@@ -62,7 +62,7 @@ def volcano_job(context: Context, element: Element, devices: Devices) -> Manifes
         "metadata": {
             **metadata(context, element.name),
             "labels": job_labels(context, element),
-            "annotations": {**job_annotations(context), **preemptable},
+            "annotations": {**job_annotations(context, element), **preemptable},
         },
         "spec": spec,
     }

@@ -144,6 +144,42 @@ def test_a_job_that_can_never_start_goes_where_it_was_asked_for(
     assert len(jobs_of(server)) == left
 
 
+LIMITED = script("--array=1-9:2%2", "-N2", "-p flat")
+
+
+def gated(server: ApiServer) -> list[int | None]:
+    """Elements that still wait behind a gate."""
+    return [job.task for job in jobs_of(server) if job.gates]
+
+
+def test_an_array_lets_elements_go_as_others_end(client: ClusterClient, server: ApiServer) -> None:
+    first, second, *_ = create(client, FIRST, text=LIMITED)
+    assert gated(server) == [5, 7, 9]
+    release_met(client, jobs_of(server), now=NOW, sleep=never)
+    assert gated(server) == [5, 7, 9]
+    finish(server, first, 1)
+    found = release_met(client, jobs_of(server), now=NOW, sleep=never)
+    assert [(row.job.task, row.verdict) for row in found] == [
+        (5, "met"), (7, "waits"), (9, "waits"),
+    ]  # fmt: skip
+    assert gated(server) == [7, 9]
+    finish(server, second)
+    finish(server, jobs_of(server)[2])
+    release_met(client, jobs_of(server), now=NOW, sleep=never)
+    assert gated(server) == []
+
+
+def test_elements_wait_for_others_and_for_their_turn(
+    python: ClusterClient, server: ApiServer
+) -> None:
+    (first,) = create(python, FIRST)
+    create(python, SECOND, "-d", f"afterok:{FIRST}", text=LIMITED)
+    finish(server, first)
+    found = release_met(python, jobs_of(server), now=NOW, sleep=never)
+    assert [row.verdict for row in found] == ["met", "met", "waits", "waits", "waits"]
+    assert {job.gates for job in jobs_of(server)} == {(), ("pyxis/array",)}
+
+
 def test_jobs_without_conditions_are_left_alone(python: ClusterClient, server: ApiServer) -> None:
     create(python, FIRST, "-H")
     assert resolve(python, jobs_of(server), now=NOW) == []

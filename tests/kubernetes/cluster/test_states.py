@@ -98,6 +98,8 @@ def test_the_message_of_kueue_is_passed_on() -> None:
     (HOLD_GATE, "JobHeldUser"),
     (f"pyxis/dep-12,{HOLD_GATE}", "JobHeldUser"),
     ("pyxis/dep-12", "Dependency"),
+    ("pyxis/dep-12,pyxis/array", "Dependency"),
+    ("pyxis/array", "JobArrayTaskLimit"),
 ])  # fmt: skip
 def test_gates_are_the_reason_before_any_other(gates: str, reason: str) -> None:
     job = make_job(annotations={GATES: gates, "pyxis/dependency": "afterok:12"})
