@@ -280,19 +280,6 @@ def test_a_wrong_setting_is_named(rig: Rig, image: str) -> None:
     assert bare.returncode == 0, bare.stderr
 
 
-def test_signals_reach_the_task_and_the_container_stays(rig: Rig, image: str) -> None:
-    ready = rig.shared / "traps"
-    script = "trap 'cat /etc/mark; exit 5' USR1; touch /shared/traps; while :; do sleep 0.1; done"
-    mount = f"--container-mounts={rig.shared}:/shared"
-    words = ("srun", "-J", "traps", "-w", "node1", image, mount, "sh", "-c", script)
-    with rig.popen(*words) as process:
-        wait_for(ready)
-        rig.run("scancel", "--signal=USR1", "--name", "traps")
-        out, err = process.communicate(timeout=30)
-    assert (out, process.returncode) == ("image\n", 5), err
-    assert_up(rig)
-
-
 @pytest.mark.parametrize(("srun", "where"), [("srun", "image"), ("pyxis-srun", "host")])
 def test_where_a_task_prolog_runs(rig: Rig, image: str, srun: str, where: str) -> None:
     """Slurm runs it after task_init, where a task has joined: pyxis#83, pyxis#163."""

@@ -118,6 +118,42 @@ def test_an_image_that_is_not_there_ends_before_submission(
     assert "Exited with exit code" not in done.stderr
 
 
+def test_an_import_that_takes_too_long_is_given_up(rig: Rig, registry: FakeRegistry) -> None:
+    registry.fault("/blobs/", drip(1 << 12, 0.2), times=3)
+    words = ["pyxis-srun", "-w", "node1", image(registry), "cat", "/etc/mark"]
+    late = rig.run(*words, PYXIS_CONTAINER_IMPORT_TIMEOUT="1")
+    assert late.returncode != 0
+    assert "took longer than 1 s" in late.stderr
+    assert "--container-import-timeout" in late.stderr
+    assert rig.remains() == []
+    done = rig.run(*words)
+    assert done.stdout == "version 1\n", done.stderr
+
+
+def test_a_digest_that_the_registry_has_not(rig: Rig, registry: FakeRegistry) -> None:
+    pinned = f"--container-digest=sha256:{'5' * 64}"
+    done = rig.run("pyxis-srun", "-w", "node1", image(registry), pinned, "true")
+    assert done.returncode != 0
+    assert "5" * 64 in done.stderr
+
+
+@pytest.mark.parametrize("setting", ["use_squashfuse=no", "use_enroot_load=yes", "image_store="])
+def test_a_site_chooses_how_images_are_kept(rig: Rig, registry: FakeRegistry, setting: str) -> None:
+    store = rig.base / "local/store"
+    if setting == "image_store=":
+        rig.run("srun", "-w", "node4", "mkdir", "-p", str(store))
+        setting += str(store)
+    words = ["pyxis-srun", "-w", "node4", "-n2", image(registry), "--container-writable"]
+    script = "touch /mine-$SLURM_PROCID; sleep 1; ls -d /mine-* | wc -l; cat /etc/mark"
+    for _ in range(2):
+        done = rig.run(*words, "sh", "-c", script, PYXIS_PLUGIN_OPTIONS=setting)
+        assert sorted(done.stdout.splitlines()) == ["2", "2", "version 1", "version 1"], done
+    kept = list(rig.node(4).glob("store/**/*.sqsh"))
+    assert len(kept) == setting.startswith("image_store")
+    rig.run("srun", "-w", "node4", "rm", "-rf", str(store))
+    assert rig.remains() == []
+
+
 def test_a_batch_script_names_a_registry_with_a_hash(rig: Rig, registry: FakeRegistry) -> None:
     """sbatch takes what follows a bare one for a comment."""
     log, script = rig.shared / "hash.out", rig.shared / "hash.sh"

@@ -188,6 +188,45 @@ def test_standard_input_reaches_the_task(rig: Rig, image: str) -> None:
     assert done.stdout == "typed\n"
 
 
+def test_a_terminal_for_the_task(rig: Rig, image: str) -> None:
+    flags = f"-w node1 --pty {image}"
+    line = f"pyxis-srun {flags} sh -c 'test -t 0 && test -t 1 && echo a terminal; exit 6'"
+    done = rig.run("script", "-qec", line, "/dev/null", TERM="dumb")
+    assert "a terminal" in done.stdout, done
+    assert done.returncode == 6
+
+
+@pytest.mark.parametrize("flags", [(), ("--container-writable", "--container-save=./signal.sqsh")])
+def test_signals_reach_the_task_and_the_container_stays(
+    rig: Rig, image: str, flags: tuple[str, ...]
+) -> None:
+    ready = rig.shared / "traps"
+    ready.unlink(missing_ok=True)
+    script = "trap 'cat /etc/mark; exit 5' USR1; touch /shared/traps; while :; do sleep 0.1; done"
+    mount = f"--container-mounts={rig.shared}:/shared"
+    words = (*SRUN, "-J", "traps", image, mount, *flags, "sh", "-c", script)
+    with rig.popen(*words) as process:
+        wait_for(ready)
+        rig.run("scancel", "--signal=USR1", "--name", "traps")
+        out, err = process.communicate(timeout=30)
+    assert (out, process.returncode) == ("image\n", 5), err
+    assert ("saved container" in err) == bool(flags)
+    assert rig.remains() == []
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("flags", [(), ("--container-writable", "--container-save=./late.sqsh")])
+def test_a_step_whose_time_is_over_leaves_nothing(
+    rig: Rig, image: str, flags: tuple[str, ...]
+) -> None:
+    """Slurm looks at the clock now and then only."""
+    words = ("pyxis-srun", "-w", "node2", "--time=0:01", image, *flags, "sleep", "600")
+    done = rig.run(*words, timeout=200)
+    assert done.returncode != 0
+    assert "TIME LIMIT" in done.stderr
+    assert rig.remains(within=15) == []
+
+
 def test_several_programs_in_one_step(rig: Rig, image: str) -> None:
     (rig.shared / "programs.conf").write_text("0 echo first %t\n1-2 cat /etc/mark\n")
     done = rig.run(*SRUN, "-n3", "-l", image, "--multi-prog", "programs.conf")
