@@ -63,7 +63,7 @@ def test_statuses_are_the_highest_of_the_tasks(start_pods: StartPods) -> None:
     assert found == ["status 1", "signal 137", "nosuch 2", "killed 143", "waited 137",
                      "too many 1", "own 255"]  # fmt: skip
     assert f"srun: error: {HOST}1: task 1: exited with status 5" in pods.output
-    assert "9 tasks with 1 CPUs" in pods.output
+    assert "9 tasks with 1 CPU on" in pods.output
 
 
 def test_streams_and_files(start_pods: StartPods) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from pyxis_py.kubernetes.launcher.job.command_line import quantity
 from pyxis_py.kubernetes.launcher.job.step_request import StepRequest
 
 
@@ -173,14 +174,15 @@ class Allocation:
         gone = f": {lost}: this part of the job is lost" if lost else ""
         if len(candidates) < request.nodes[0]:
             count = len(candidates)
-            return f"{request.nodes[0]} nodes, but the job has {count} to choose from{gone}"
+            wished = quantity(request.nodes[0], "node")
+            return f"{wished}, but the job has {count} to choose from{gone}"
         wanted = max(request.gpus_per_task, request.gpus_per_node, request.gpus)
         if wanted > self.gpus * (1 if request.gpus < 0 else request.nodes[1]):
             return f"{wanted} GPUs, but the job has {self.gpus} on each node"
         return (
-            f"{request.ntasks} tasks with {request.cpus} CPUs on up to {request.nodes[1]} nodes, "
-            f"but the job has {self.cpus} CPUs and {self.gpus} GPUs on each of "
-            f"{len(self.hosts)} nodes{gone}"
+            f"{quantity(request.ntasks, 'task')} with {quantity(request.cpus, 'CPU')} on up to "
+            f"{quantity(request.nodes[1], 'node')}, but the job has {quantity(self.cpus, 'CPU')} "
+            f"and {quantity(self.gpus, 'GPU')} on each of {quantity(len(self.hosts), 'node')}{gone}"
         )
 
     def _cpus(self, request: StepRequest, tasks: int) -> int:

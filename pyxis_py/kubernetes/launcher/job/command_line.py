@@ -134,6 +134,11 @@ def parse_count(text: str, option: str, *, least: int = 1) -> int:
     return int(text)
 
 
+def quantity(count: int, noun: str) -> str:
+    """Return `1 node`, `2 nodes`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def parse_time(text: str, option: str) -> int | None:
     """Return the seconds of `M`, `M:S`, `H:M:S`, `D-H`, `D-H:M`, `D-H:M:S`; None for no limit.
 

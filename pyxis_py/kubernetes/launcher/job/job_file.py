@@ -119,24 +119,11 @@ def parse_job(content: Any, environ: Mapping[str, str]) -> Job:
 
 
 def _parse(content: dict[str, Any], environ: Mapping[str, str]) -> Job:
-    array_index = environ.get("PYXIS_ARRAY_INDEX", "")
     index = int(environ.get("SLURM_NODEID") or 0)
-    nodes = int(content["nodes"])
-    if array_index:
-        # Every pod of an Indexed Job is an element of the array, and a job of one node.
-        element = str(content["arrayIndices"][int(array_index)])
-        hosts = (content["hostPattern"].format(index=array_index),)
-        job_id = int(content["jobId"]) + int(array_index)
-    else:
-        element = environ.get("SLURM_ARRAY_TASK_ID", "")
-        hosts = tuple(
-            content["hostPattern"].format(index=number, task=element) for number in range(nodes)
-        )
-        job_id = int(environ.get("SLURM_JOB_ID") or content["jobId"])
+    job_id, hosts, element = _identity(content, environ)
     if not 0 <= index < len(hosts):
         raise ValueError(f"node {index} of {len(hosts)}")
-    signal = content.get("signal")
-    limit = content["timeLimitSeconds"]
+    limit, mounts = content["timeLimitSeconds"], content.get("containerMounts")
     return Job(
         job_id=job_id,
         name=str(content["jobName"]),
@@ -162,14 +149,33 @@ def _parse(content: dict[str, Any], environ: Mapping[str, str]) -> Job:
         ignore_mpi=bool(content.get("ignoreMpi", False)),
         image=str(content.get("containerImage", "")),
         contained=bool(content.get("containerOfSteps", False)),
-        mounts=tuple(map(str, content["containerMounts"]))
-        if "containerMounts" in content
-        else None,
+        mounts=None if mounts is None else tuple(map(str, mounts)),
         element=element,
-        signal=None
-        if signal is None
-        else Signal(str(signal["name"]), int(signal["seconds"]), bool(signal["batchOnly"])),
+        signal=_signal(content.get("signal")),
     )
+
+
+def _identity(
+    content: Mapping[str, Any], environ: Mapping[str, str]
+) -> tuple[int, tuple[str, ...], str]:
+    """Return the job's number, its hosts, and its element of an array or ""."""
+    pattern = content["hostPattern"]
+    array_index = environ.get("PYXIS_ARRAY_INDEX", "")
+    if array_index:
+        # Every pod of an Indexed Job is an element of the array, and a job of one node.
+        element = str(content["arrayIndices"][int(array_index)])
+        job_id = int(content["jobId"]) + int(array_index)
+        return job_id, (pattern.format(index=array_index),), element
+    element = environ.get("SLURM_ARRAY_TASK_ID", "")
+    numbers = range(int(content["nodes"]))
+    hosts = tuple(pattern.format(index=number, task=element) for number in numbers)
+    return int(environ.get("SLURM_JOB_ID") or content["jobId"]), hosts, element
+
+
+def _signal(content: Mapping[str, Any] | None) -> Signal | None:
+    if content is None:
+        return None
+    return Signal(str(content["name"]), int(content["seconds"]), bool(content["batchOnly"]))
 
 
 def read_token(path: str) -> bytes:

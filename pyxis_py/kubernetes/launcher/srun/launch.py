@@ -77,32 +77,8 @@ def order_tasks(
     Raises:
         CommandLineError: if the options ask for another container than the job's.
     """
-    container = read_container(srun, client.job)
-    umask = os.umask(0)
-    os.umask(umask)
-    environ = export_environment(os.environ, srun.text("export"))
-    environ = step_environment(environ, _step(srun, client, created, umask))
-    order = LaunchOrder(
-        step=created.number,
-        place=0,
-        share=created.shares[0],
-        programs={},
-        secrets=tuple(_take_secrets(client, environ)),
-        environ=environ,
-        image_kept=None if container is None else container.kept,
-        bin=os.environ.get(BIN_VARIABLE, ""),
-        directory=_directory(srun, container),
-        umask=umask,
-        limits=own_limits(),
-        streams=tuple(streams.modes),
-        stdin_task=streams.stdin_task,
-        append=srun.text("open-mode").startswith("a"),
-        unbuffered=srun.has("unbuffered"),
-        gpu_bind=srun.text("gpu-bind"),
-        gpus_per_task=max(0, srun.gpus_per_task),
-        cpu_bind=srun.text("cpu-bind"),
-        cpus_per_task=srun.cpus_per_task,
-        places=_places(created.shares) if srun.text("mpi").lower() == "pmi2" else (),
+    order = _order(srun, client, created)._replace(
+        streams=tuple(streams.modes), stdin_task=streams.stdin_task
     )
     command = list(srun.command)
     return [
@@ -113,6 +89,38 @@ def order_tasks(
         )
         for place, share in enumerate(created.shares)
     ]
+
+
+def _order(srun: Srun, client: Client, created: CreatedStep) -> LaunchOrder:
+    """Return what is the same for all nodes."""
+    container = read_container(srun, client.job)
+    umask = os.umask(0)
+    os.umask(umask)
+    environ = export_environment(os.environ, srun.text("export"))
+    environ = step_environment(environ, _step(srun, client, created, umask))
+    secrets = _take_secrets(client, environ)
+    return LaunchOrder(
+        step=created.number,
+        place=0,
+        share=created.shares[0],
+        programs={},
+        environ=environ,
+        secrets=tuple(secrets),
+        image_kept=None if container is None else container.kept,
+        bin=os.environ.get(BIN_VARIABLE, ""),
+        directory=_directory(srun, container),
+        umask=umask,
+        limits=own_limits(),
+        streams=(),
+        stdin_task=0,
+        append=srun.text("open-mode").startswith("a"),
+        unbuffered=srun.has("unbuffered"),
+        gpu_bind=srun.text("gpu-bind"),
+        gpus_per_task=max(0, srun.gpus_per_task),
+        cpu_bind=srun.text("cpu-bind"),
+        cpus_per_task=srun.cpus_per_task,
+        places=_places(created.shares) if srun.text("mpi").lower() == "pmi2" else (),
+    )
 
 
 def _step(srun: Srun, client: Client, created: CreatedStep, umask: int) -> Step:

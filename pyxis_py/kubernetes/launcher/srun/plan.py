@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pyxis_py.kubernetes.launcher.job.command_line import CommandLineError, parse_count
+from pyxis_py.kubernetes.launcher.job.command_line import CommandLineError, parse_count, quantity
 from pyxis_py.kubernetes.launcher.job.step_request import StepRequest
 from pyxis_py.kubernetes.launcher.srun.options import Srun
 
@@ -27,54 +27,72 @@ def plan_request(
     """
     warnings: list[str] = []
     distribution, plane = _distribution(srun)
-    required = srun.nodelist
-    if distribution == "arbitrary":
-        hosts = tuple(hostfile) or required
-        if not hosts:
-            raise CommandLineError("--distribution=arbitrary needs --nodelist or SLURM_HOSTFILE")
-        required = hosts
-    least, most = _nodes(srun, len(dict.fromkeys(required)), warnings)
+    required = _required(srun, distribution, hostfile)
+    least, most = _nodes(srun, len(dict.fromkeys(required)))
     if most and len(required) > most and distribution != "arbitrary":
-        warnings.append(f"the list of nodes is cut to {most}, the number of nodes")
+        warnings.append(f"the list of nodes is cut to {quantity(most, 'node')}")
         required = required[:most]
-    if distribution == "arbitrary" and "ntasks" not in srun.chosen:
-        ntasks = len(required)
-    else:
-        ntasks = _tasks(srun, least)
+    ntasks = len(required) if distribution == "arbitrary" else _tasks(srun, least)
     if ntasks < least:
         if "nodes" in srun.chosen:
-            warnings.append(f"{ntasks} tasks do not need {least} nodes: {ntasks} nodes are used")
+            warnings.append(f"{quantity(ntasks, 'task')} cannot use {quantity(least, 'node')}: "
+                            f"{ntasks} will do")  # fmt: skip
         least = most = ntasks
     per_node = srun.ntasks_per_node
     if per_node and least * per_node != ntasks and most in (0, least):
-        warnings.append(f"--ntasks-per-node={per_node} does not go with {ntasks} tasks on "
-                        f"{least} nodes, and is ignored")  # fmt: skip
+        warnings.append(f"--ntasks-per-node={per_node} does not go with "
+                        f"{quantity(ntasks, 'task')} on {quantity(least, 'node')}, and is "
+                        "ignored")  # fmt: skip
         per_node = 0
     if least > job_nodes:
-        raise CommandLineError(f"{least} nodes, but the job has {job_nodes}")
-    request = StepRequest(
+        raise CommandLineError(f"{quantity(least, 'node')}, but the job has {job_nodes}")
+    request = _request(srun)._replace(
+        nodes=(least, most or least), ntasks=ntasks, per_node=per_node, required=required,
+        distribution=distribution, plane=plane,
+    )  # fmt: skip
+    return request, warnings
+
+
+def _request(srun: Srun) -> StepRequest:
+    """Return what follows from one option each."""
+    part = srun.has("exact") or srun.has("exclusive") or srun.cpus_per_task
+    return StepRequest(
         name=srun.text("job-name") or srun.command[0].rpartition("/")[2],
-        nodes=(least, most or least),
-        ntasks=ntasks,
-        per_node=per_node,
+        nodes=(1, 1),
+        ntasks=1,
+        per_node=0,
         cpus=_cpus(srun),
-        required=required,
+        required=(),
         excluded=srun.exclude,
         relative=srun.relative,
-        distribution=distribution,
-        plane=plane,
+        distribution="block",
+        plane=0,
         overlap=srun.has("overlap"),
-        whole=not (srun.has("exact") or srun.has("exclusive") or srun.cpus_per_task)
-        or srun.has("whole"),
+        whole=not part or srun.has("whole"),
         overcommit=srun.has("overcommit"),
         gpus=srun.gpus,
         gpus_per_node=_gpus_per_node(srun),
         gpus_per_task=srun.gpus_per_task,
     )
-    return request, warnings
 
 
-def _nodes(srun: Srun, listed: int, warnings: list[str]) -> tuple[int, int]:
+def _required(srun: Srun, distribution: str, hostfile: Sequence[str]) -> tuple[str, ...]:
+    """Return the nodes that are asked for by name; for an arbitrary distribution, each task's."""
+    if distribution != "arbitrary":
+        return srun.nodelist
+    hosts = tuple(hostfile) or srun.nodelist
+    if not hosts:
+        raise CommandLineError("--distribution=arbitrary needs --nodelist or SLURM_HOSTFILE")
+    if "ntasks" not in srun.chosen:
+        return hosts
+    if srun.ntasks > len(hosts):
+        raise CommandLineError(
+            f"{quantity(srun.ntasks, 'task')}, but the list names {quantity(len(hosts), 'host')}"
+        )
+    return hosts[: srun.ntasks]
+
+
+def _nodes(srun: Srun, listed: int) -> tuple[int, int]:
     least, most = srun.nodes
     given = srun.has("nodes")
     if most and most < least:

@@ -82,6 +82,10 @@ def test_an_arbitrary_distribution_takes_its_tasks_from_the_list() -> None:
     request, _ = plan_request(srun, 4, ["b", "a", "b"])
     assert request.required == ("b", "a", "b")
     assert request.ntasks == 3
+    srun = parse_srun(["-m", "arbitrary", "-n2", "prog"], JOB)
+    assert plan_request(srun, 4, ["b", "a", "b"])[0].required == ("b", "a")
+    with pytest.raises(CommandLineError, match="names 1 host"):
+        plan_request(srun, 4, ["b"])
 
 
 @pytest.mark.parametrize("words", ["-m plane", "-m plane=0", "-m nosuch", "-m arbitrary", "-N5",
