@@ -9,7 +9,7 @@ import os
 import sys
 
 from enroot_py import EnrootError
-from pyxis_py.records import Answer, decode_answer, encode_records
+from pyxis_py.records import VERSION, Answer, decode_answer, encode_records
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def encode_request(
         options: flags as given: number in the table of flags, and argument.
         extra: further records.
     """
-    pairs = [("version", "1")]
+    pairs = [("version", VERSION)]
     pairs += [("word", word) for word in words]
     pairs += [("option", f"{number}={argument}") for number, argument in options]
     for key, value in (

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 else:
     from enroot_py import NamedTuple
 
-VERSION = "1"
+VERSION = "2"
+"""What both sides speak; spank_shim/records.h has it too."""
+
 _END = b"end=\0"
 
 

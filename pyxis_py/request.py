@@ -10,7 +10,7 @@ from pyxis_py.args import RawValue, ignored_without_container, parse_arguments
 from pyxis_py.job import JobFacts, enroot_environ
 from pyxis_py.options import OPTIONS
 from pyxis_py.plugin_config import parse_plugin_config
-from pyxis_py.records import Records, decode_records
+from pyxis_py.records import VERSION, Records, decode_records
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _LOG_FD = 2
 _LONGEST_LOG = 16 << 10
+_REBUILD = "the plugin was built for another version of this package: `pyxis plugin build` it again"
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -49,6 +50,10 @@ class Request:
         """
         self.tell = tell
         self.records: Records = decode_records(data)
+        if self.records.first("version") != VERSION:
+            raise UsageError(
+                "The plugin and the Python package are not of one version", hint=_REBUILD
+            )
         self.config = parse_plugin_config(self.records.all("word"))
         self.job = _job_facts(self.records)
         given = _given_flags(self.records, self.job)
@@ -115,7 +120,7 @@ def _raw_value(text: str) -> RawValue:
     if not number.isdecimal() or int(number) >= len(OPTIONS):
         raise UsageError(
             f"Unknown flag number {number!r}",
-            hint="the plugin was built for another version of this package: build it again",
+            hint=_REBUILD,
         )
     return RawValue(OPTIONS[int(number)], argument)
 

@@ -39,7 +39,7 @@ int node_job_epilog(spank_t spank, int count, char **words)
 	}
 	if (!runtime_forget(runtime_path(count, words), job))
 		return 0;
-	request_add(&request, "version", "1");
+	request_add(&request, "version", PROTOCOL_VERSION);
 	for (int i = 0; i < count; ++i)
 		request_add(&request, "word", words[i]);
 	request_add_number(&request, "uid", uid);

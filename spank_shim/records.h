@@ -9,6 +9,9 @@
 #include <stddef.h>
 #include <sys/types.h>
 
+/* What both sides speak, as README.md has it; the keeper refuses another one. */
+#define PROTOCOL_VERSION "2"
+
 /* An answer larger than this is none: an environment is at most a few MiB. */
 #define ANSWER_LIMIT (32U << 20)
 

@@ -155,7 +155,7 @@ int step_task_post_fork(void)
 
 static void add_facts(struct request *request, int count, char **words)
 {
-	request_add(request, "version", "1");
+	request_add(request, "version", PROTOCOL_VERSION);
 	for (int i = 0; i < count; ++i)
 		request_add(request, "word", words[i]);
 	request_add_number(request, "uid", step.account.uid);

@@ -67,7 +67,7 @@ static int submit(spank_t spank, int count, char **words)
 	}
 	if (!options_any(spank))
 		return 0;
-	request_add(&request, "version", "1");
+	request_add(&request, "version", PROTOCOL_VERSION);
 	for (int i = 0; i < count; ++i)
 		request_add(&request, "word", words[i]);
 	options_add(&request);

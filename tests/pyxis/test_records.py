@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from enroot_py import UsageError
 from pyxis_py.job import JobFacts
 from pyxis_py.keeper_process import encode_request
 from pyxis_py.records import (
+    VERSION,
     Answer,
     decode_answer,
     decode_records,
@@ -71,4 +74,16 @@ def test_a_request_says_what_was_asked() -> None:
 @pytest.mark.parametrize("option", ["999=x", "x=y", "-1=a", ""])
 def test_a_flag_of_another_version_is_refused(option: str) -> None:
     with pytest.raises(UsageError, match="Unknown flag number"):
-        Request(encode_records([("option", option)]))
+        Request(encode_records([("version", VERSION), ("option", option)]))
+
+
+@pytest.mark.parametrize("pairs", [[], [("version", "1")], [("version", "x")]])
+def test_a_plugin_of_another_version_is_to_be_built_again(pairs: list[tuple[str, str]]) -> None:
+    with pytest.raises(UsageError, match="not of one version") as caught:
+        Request(encode_records(pairs))
+    assert "pyxis plugin build" in caught.value.hint
+
+
+def test_the_plugin_speaks_what_the_keeper_does() -> None:
+    header = Path(__file__).parents[2] / "spank_shim/records.h"
+    assert f'#define PROTOCOL_VERSION "{VERSION}"\n' in header.read_text()
