@@ -108,8 +108,10 @@ def test_gpus_of_tasks_are_visible_to_them_alone(start_pods: StartPods) -> None:
         srun -l bash -c "$show" | sort
         srun -n4 -l --gpus-per-task=1 bash -c "$show" | sort
         srun -n2 -l --gres=none bash -c "$show" | sort
+        mkdir ran
         for i in 1 2 3; do
-            srun -N1 -n1 --exact --gpus-per-task=1 bash -c "$show; sleep 0.5" & done; wait
+            srun -N1 -n1 --exact --gpus-per-task=1 bash -c "$show; : > ran/$i
+                until [ \\$(ls ran | wc -l) = 3 ]; do sleep 0.02; done" & done; wait
         """,
         2,
         gpusPerNode=2,
@@ -124,22 +126,25 @@ def test_gpus_of_tasks_are_visible_to_them_alone(start_pods: StartPods) -> None:
 def test_steps_wait_for_cpus_unless_they_overlap(start_pods: StartPods) -> None:
     pods = start_pods(
         """
-        step='echo start; sleep 0.4; echo end'
-        srun -n1 -N1 bash -c "$step" & srun -n1 -N1 bash -c "$step" & wait
-        echo
-        srun -n1 -N1 --exact bash -c "$step" & srun -n1 -N1 --exact bash -c "$step" & wait
-        echo
-        srun -n1 -N1 bash -c "$step" & srun -n1 -N1 --overlap bash -c "$step" & wait
-        srun sleep 5 & sleep 0.3; srun -I0 -n1 true; echo "immediate $?"; kill $!; wait
+        mkdir first second
+        alone='echo start; sleep 0.2; echo end'
+        together='echo start; : > $0/$SLURM_STEP_ID
+                  until [ $(ls $0 | wc -l) = 2 ]; do sleep 0.02; done; echo end'
+        srun -n1 -N1 bash -c "$alone" & srun -n1 -N1 bash -c "$alone" & wait
+        for i in 1 2; do srun -n1 -N1 --exact bash -c "$together" first & done; wait
+        srun -n1 -N1 bash -c "$together" second &
+        srun -n1 -N1 --overlap bash -c "$together" second & wait
+        srun sleep 60 & until [ -n "$(squeue -h -s)" ]; do sleep 0.02; done
+        srun -I0 -n1 true; echo "immediate $?"; scancel $(squeue -h -s -o %i); wait
         """,
         1,
     )
     assert pods.wait() == 0, pods.log()
-    text = "".join(line for line in pods.output.splitlines(keepends=True) if ":" not in line)
-    waiting, exact, overlapping = text.split("\n\n")
-    assert waiting == "start\nend\nstart\nend"
-    assert exact == "start\nstart\nend\nend"
-    assert overlapping == "start\nstart\nend\nend\nimmediate 1\n"
+    found = [line for line in lines(pods.output) if ":" not in line]
+    assert found[:4] == ["start", "end", "start", "end"]
+    # That the others end at all shows that they ran side by side.
+    assert sorted(found[4:12]) == ["end"] * 4 + ["start"] * 4
+    assert found[12:] == ["immediate 1"]
     assert "the step waits" in pods.output
 
 
@@ -148,13 +153,16 @@ def test_signals_reach_tasks(start_pods: StartPods) -> None:
         """
         task='trap "echo caught; exit 9" USR1 TERM; echo ready > ready.$SLURM_PROCID
               for i in {1..200}; do sleep 0.05; done'
-        start() { rm -f ready.*; srun bash -c "$task" & pid=$!
+        start() { rm -f ready.*; srun bash -c "$task" 2> srun.err & pid=$!
                   until [ -s ready.0 ] && [ -s ready.1 ]; do sleep 0.02; done; }
         start; kill -USR1 $pid; wait $pid; echo "usr1 $?"
         start; scancel -s USR1 $SLURM_JOB_ID; wait $pid; echo "scancel -s $?"
         start; scancel $(squeue -h -s -o %i); wait $pid; echo "scancel step $?"
-        start; kill -INT $pid; sleep 0.2; kill -INT $pid; wait $pid; echo "interrupted $?"
-        start; kill -KILL $pid; wait $pid; sleep 0.3; squeue -h -s | wc -l
+        start; kill -INT $pid; until grep -q second srun.err; do sleep 0.02; done
+        kill -INT $pid; wait $pid; echo "interrupted $?"
+        start; kill -KILL $pid; wait $pid
+        while [ -n "$(squeue -h -s)" ]; do sleep 0.02; done; echo gone
+        srun -t 0:2 --signal=USR1@1 bash -c "$task" 2> srun.err; echo "warned $?"
         srun -t 0:1 sleep 60; echo "step's time $?"
         """,
         2,
@@ -163,9 +171,10 @@ def test_signals_reach_tasks(start_pods: StartPods) -> None:
     found = [line for line in lines(pods.output) if "srun" not in line and "caught" not in line]
     found = [line for line in found if "signal 1" not in line and "Terminated" not in line]
     assert [line for line in found if "Killed" not in line and "Interrupt" not in line] == [
-        "usr1 9", "scancel -s 9", "scancel step 9", "interrupted 130", "0", "step's time 143",
+        "usr1 9", "scancel -s 9", "scancel step 9", "interrupted 130", "gone", "warned 9",
+        "step's time 143",
     ]  # fmt: skip
-    assert pods.output.count("caught") == 6
+    assert pods.output.count("caught") == 8
 
 
 def test_steps_start_steps(start_pods: StartPods) -> None:
@@ -220,7 +229,8 @@ def test_the_job_is_shown(start_pods: StartPods) -> None:
             squeue; squeue -h -j $SLURM_JOB_ID -o '%i|%T|%t|%l|%D|%C|%N'; squeue -O JobID:8,State:8
             left=$(squeue -h -j $SLURM_JOB_ID -o %L); case $left in 1:0*|59:5*) echo left;; esac
             scontrol show job $SLURM_JOB_ID; scontrol -o show node | grep -c NodeName=
-            srun -J name sleep 5 & sleep 0.3; squeue -s -h -o '%i %j'; scontrol show step; kill $!
+            srun -J name sleep 60 & until [ -n "$(squeue -h -s)" ]; do sleep 0.02; done
+            squeue -s -h -o '%i %j'; scontrol show step; kill $!
             """
         ),
         2,
