@@ -232,7 +232,8 @@ def offered_by_zsh(
     os.close(follower)
     try:
         os.write(leader, ZSH.format(script=script, answer=answer).encode())
-        os.write(leader, b"print REA''DY\n")
+        # Its prompt, and not output of a command: by then the terminal passes ^D on as a key.
+        os.write(leader, b"PROMPT=REA''DY\n")
         deadline = time.monotonic() + 30
         seen = b""
         while b"READY" not in seen:
