@@ -6,7 +6,7 @@ package. Secrets travel in request bodies alone, never in arguments or messages.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import Protocol
 
 from pyxis_py.kubernetes.access.resources import POD, Object, Resource, resource_of
@@ -17,7 +17,7 @@ Query = Mapping[str, str]
 class ByteStream(Protocol):
     """An answer's bytes in pieces as they come."""
 
-    def __iter__(self) -> Iterator[bytes]:
+    def __iter__(self) -> Generator[bytes, None, None]:
         """Yield pieces; raises the errors of failures.py."""
 
     def close(self) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from urllib.parse import urlencode
 
 from enroot_py import EnrootError
@@ -128,7 +128,7 @@ class _Copy:
         self._process: subprocess.Popen[bytes] | None = None
         self._closed = False
 
-    def __iter__(self) -> Iterator[bytes]:
+    def __iter__(self) -> Generator[bytes, None, None]:
         """Yield pieces until kubectl ends; raises what it complained of, unless it was closed."""
         with subprocess.Popen(
             self._command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,

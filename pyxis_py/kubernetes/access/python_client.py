@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
@@ -116,7 +116,7 @@ class _Body:
         self._response: Any = None
         self._closed = False
 
-    def __iter__(self) -> Iterator[bytes]:
+    def __iter__(self) -> Generator[bytes, None, None]:
         """Yield pieces as they come."""
         import urllib3
 

@@ -6,9 +6,10 @@ kubelet as long as the pod is there.
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Protocol
 
 from enroot_py import EnrootError, NotFoundError
@@ -17,6 +18,8 @@ from pyxis_py.kubernetes.access.resources import Object
 from pyxis_py.kubernetes.cluster.jobs import Job, read_job_object
 from pyxis_py.kubernetes.cluster.listing import pods_of, read_states
 from pyxis_py.kubernetes.cluster.states import current_pods, pod_index
+
+_LONGEST_LINE = 1 << 16
 
 
 class Writer(Protocol):
@@ -88,9 +91,10 @@ def copy_logs(
         EnrootError: the first failure, when all others have come to their end.
     """
     if not labels and len(pods) == 1:
-        for piece in _log(client, pods[0], follow, tail):
-            out.write(piece)
-            out.flush()
+        with contextlib.closing(iter(_log(client, pods[0], follow, tail))) as pieces:
+            for piece in pieces:
+                out.write(piece)
+                out.flush()
         return
     width = len(str(max((pod_index(pod) for pod in pods), default=0)))
     streams = [_log(client, pod, follow, tail) for pod in pods]
@@ -99,9 +103,11 @@ def copy_logs(
         for stream, pod in zip(streams, pods, strict=True)
     ]
     one_by_one = (lines for stream in labelled for lines in stream)
-    for lines in _merged(streams, labelled) if follow else one_by_one:
-        out.write(lines)
-        out.flush()
+    # Closed at once when writing fails: the traceback would keep the streams open.
+    with contextlib.closing(_merged(streams, labelled) if follow else one_by_one) as pieces:
+        for lines in pieces:
+            out.write(lines)
+            out.flush()
 
 
 def _log(client: ClusterClient, pod: Object, follow: bool, tail: int | None) -> ByteStream:
@@ -109,18 +115,25 @@ def _log(client: ClusterClient, pod: Object, follow: bool, tail: int | None) -> 
     return client.log(metadata["namespace"], metadata["name"], follow=follow, tail=tail)
 
 
-def _labelled(pieces: ByteStream, label: str) -> Iterator[bytes]:
-    """Whole lines with a label, however the pieces are cut."""
+def _labelled(pieces: ByteStream, label: str) -> Generator[bytes, None, None]:
+    """Whole lines with a label, however the pieces are cut; the longest ones are cut in two.
+
+    A progress bar that never ends its line would otherwise be kept, and copied, for ever.
+    """
     rest = b""
     for piece in pieces:
         *lines, rest = (rest + piece).split(b"\n")
+        if len(rest) > _LONGEST_LINE:
+            lines, rest = [*lines, rest], b""
         if lines:
             yield b"".join(b"%b%b\n" % (label.encode("ascii"), line) for line in lines)
     if rest:
         yield b"%b%b\n" % (label.encode("ascii"), rest)
 
 
-def _merged(streams: Sequence[ByteStream], labelled: Sequence[Iterator[bytes]]) -> Iterator[bytes]:
+def _merged(
+    streams: Sequence[ByteStream], labelled: Sequence[Iterator[bytes]]
+) -> Generator[bytes, None, None]:
     """Pieces of several streams in the order in which they come."""
     ready: queue.SimpleQueue[bytes | EnrootError | None] = queue.SimpleQueue()
 

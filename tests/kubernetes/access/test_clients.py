@@ -256,10 +256,21 @@ def test_a_stream_that_is_closed_leaves_no_kubectl_behind(
     stream = open_client("kubectl", kubeconfig).log("foundation", "p", follow=True)
     pieces = iter(stream)
     assert next(pieces) == b"one\n"
-    children = _children()
-    assert len(children) == 1
+    assert len(_children()) == 1
     stream.close()
     assert list(pieces) == []
+    assert _children() == []
+
+
+def test_a_stream_that_nobody_reads_on_leaves_no_kubectl_behind(
+    server: ApiServer, kubeconfig: Path
+) -> None:
+    add_pod(server, "p")
+    server.logs["foundation", "p"] = b"one\n"
+    server.open_logs.add(("foundation", "p"))
+    pieces = iter(open_client("kubectl", kubeconfig).log("foundation", "p", follow=True))
+    assert next(pieces) == b"one\n"
+    pieces.close()
     assert _children() == []
 
 

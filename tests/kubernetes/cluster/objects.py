@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from tests.kubernetes.cluster.kinds import Kind
+from tests.kubernetes.cluster.kinds import BUILT_IN, Kind
 
 Object = dict[str, Any]
 
@@ -64,7 +64,8 @@ class ObjectStore:
                     name: base64.b64encode(value.encode()).decode()
                     for name, value in made.pop("stringData").items()
                 }
-            made.setdefault("status", {}) if "spec" in made else None
+            if "spec" in made and kind.group in BUILT_IN:
+                made.setdefault("status", {})
             if not dry_run:
                 self._set("ADDED", key, made)
             return copy.deepcopy(made)

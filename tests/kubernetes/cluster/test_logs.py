@@ -77,6 +77,14 @@ def test_a_last_line_without_an_end(python: ClusterClient, server: ApiServer) ->
     assert copied(python, job, None, labels=True) == b"0: a\n0: b\n"
 
 
+def test_a_line_that_does_not_end_is_cut(python: ClusterClient, server: ApiServer) -> None:
+    job = create(python, server)
+    write(server, pod(server, job, 0), b"x" * 300_000)
+    lines = copied(python, job, None, labels=True).split(b"\n")
+    assert len(lines) > 2 and all(line.startswith(b"0: x") for line in lines[:-1])
+    assert sum(line.count(b"x") for line in lines) == 300_000
+
+
 def test_a_job_without_pods_says_how_it_is(python: ClusterClient, server: ApiServer) -> None:
     job = create(python, server)
     with pytest.raises(NotFoundError, match=r"Node 0 of job 412803917 has no pod: the job is CF"):

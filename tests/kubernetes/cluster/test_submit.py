@@ -82,7 +82,9 @@ def test_what_one_element_has_is_owned_by_it_alone(
 
 
 def test_a_compute_domain_has_no_owner(python: ClusterClient, server: ApiServer) -> None:
-    (job,) = submit(python, render(NVLINK).manifests).jobs
+    submission = submit(python, render(NVLINK).manifests)
+    (job,) = submission.jobs
+    assert submission.warnings == ()
     assert owners(server)["ComputeDomain", job.name] == set()
 
 
