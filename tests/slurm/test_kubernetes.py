@@ -112,7 +112,13 @@ def _under_slurm(rig: Rig, tools: Path, folder: Path, script: str, words: tuple[
     )  # fmt: skip
     job = done.stdout.strip()
     assert job.isdigit(), done.stderr
-    state = rig.wait_for_job(job, timeout=90)
+    try:
+        state = rig.wait_for_job(job, timeout=60)
+    except TimeoutError as error:
+        steps = rig.run("squeue", "-s").stdout
+        rig.run("scancel", job)
+        text = "".join(path.read_text()[-500:] for path in folder.glob("*.out"))
+        raise TimeoutError(f"{error}\n{steps}\n{text}") from error
     shown = rig.run("scontrol", "show", "job", job).stdout
     status = int(shown.partition("ExitCode=")[2].partition(":")[0])
     return Done(folder, Names("node", 1, job, folder), status, state == "COMPLETED")

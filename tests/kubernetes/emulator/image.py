@@ -14,9 +14,10 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+_PYTHON = os.path.basename(os.path.realpath("/usr/bin/python3"))  # python3.11
 PACKAGES = (
     "bash", "coreutils", "dash", "grep", "sed", "hostname", "procps", "util-linux",
-    "python3.11-minimal", "libpython3.11-minimal", "libpython3.11-stdlib", "python3-minimal",
+    f"{_PYTHON}-minimal", f"lib{_PYTHON}-minimal", f"lib{_PYTHON}-stdlib", "python3-minimal",
     "openmpi-bin", "openmpi-common", "libopenmpi3", "libpmix2",
     "openssh-client", "slurm-client", "slurm-wlm-basic-plugins", "libmunge2",
 )  # fmt: skip

@@ -8,9 +8,11 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from pyxis_py.kubernetes.launcher.wire import messages
 from pyxis_py.kubernetes.launcher.zipapp import build_launcher
 from tests.kubernetes.emulator.cluster import Cluster
 from tests.kubernetes.emulator.jobs import TOKEN, cluster_for, render_script
@@ -18,7 +20,7 @@ from tests.kubernetes.emulator.jobs import TOKEN, cluster_for, render_script
 pytestmark = pytest.mark.kernel
 
 TREE = Path(__file__).resolve().parents[3]
-PORT = 6818
+Say = Callable[[str, "list[list[Any]]"], "list[str]"]
 BODY = """\
 #!/bin/bash
 #SBATCH -N2
@@ -28,48 +30,59 @@ srun --ntasks-per-node=1 touch up.0
 until [ -e go ]; do sleep 0.05; done
 srun bash -c 'echo step $SLURM_STEP_ID' | sort -u
 """
-# What is said, from another network namespace, to one of the job's pods; prints what came of it.
+# What is said, from another network namespace, to the job's pods; prints what came of each.
 TALK = """\
 import json, sys
 from pyxis_py.kubernetes.launcher.wire import messages
 from pyxis_py.kubernetes.launcher.wire.channel import open_channel
 from pyxis_py.kubernetes.launcher.wire.loop import Loop
 
-host, token, subject, kind, content = sys.argv[1:]
-loop = Loop()
-channel = open_channel(loop, (host, 6818), (token.encode(), subject.encode()))
+loop, found = Loop(), {}
 
-def ready():
-    print("let in", flush=True)
-    channel.send(int(kind), messages.encode(json.loads(content)))
+def tell(number, what):
+    found.setdefault(number, what)
+    if len(found) == len(attempts):
+        loop.stop()
 
-def frame(kind, payload):
-    print("answer", kind, flush=True)
-    loop.stop()
+def attempt(number, host, token, subject, kind, content):
+    channel = open_channel(loop, (host, 6818), (token.encode(), subject.encode()))
 
-channel.on_ready = ready
-channel.on_frame = frame
-channel.on_close = lambda reason: (print("closed"), loop.stop())
-loop.call_later(4.0, loop.stop)
+    def ready():
+        channel.send(kind, messages.encode(content))
+        tell(number, "let in")
+
+    channel.on_ready = ready
+    channel.on_frame = lambda kind, payload: tell(number, "answered")
+    channel.on_close = lambda reason: tell(number, "closed")
+
+attempts = json.loads(sys.argv[1])
+for number, words in enumerate(attempts):
+    attempt(number, *words)
+loop.call_later(8.0, loop.stop)
 loop.run()
+print(json.dumps([found.get(number) for number in range(len(attempts))]))
 """
 SHOUT = """\
-import os, socket, sys, time
+import json, os, socket, sys
 
-with socket.create_connection((sys.argv[1], 6818), 5) as stream:
-    try:
+def shout(host, opening):
+    with socket.create_connection((host, 6818), 5) as stream:
         stream.settimeout(0.2)
-        heard = stream.recv(4096)
-    except TimeoutError:
-        heard = b""
-    stream.settimeout(15)
-    try:
-        stream.sendall(bytes.fromhex(sys.argv[2]) + heard + os.urandom(512))
-        while stream.recv(4096):
+        try:
+            heard = stream.recv(4096)
+        except TimeoutError:
+            heard = b""
+        stream.settimeout(15)
+        try:
+            # What the other side said, too: it must not take its own words for an answer.
+            stream.sendall(bytes.fromhex(opening) + heard + os.urandom(512))
+            while stream.recv(4096):
+                pass
+        except ConnectionError:
             pass
-    except OSError:
-        pass
-print("closed")
+    return "closed"
+
+print(json.dumps([shout(*words) for words in json.loads(sys.argv[1])]))
 """
 
 
@@ -88,59 +101,45 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, image: Path) -> Iterator[C
 
 
 @pytest.fixture(scope="module")
-def say(cluster: Cluster) -> Callable[..., list[str]]:
-    """Say something from a pod that is not of the job."""
+def say(cluster: Cluster) -> Say:
+    """Say things from a pod that is not of the job."""
     words = cluster.stranger()
 
-    def say(*arguments: str) -> list[str]:
+    def say(program: str, attempts: list[list[Any]]) -> list[str]:
         done = subprocess.run(
-            [*words, sys.executable, "-c", *arguments], capture_output=True, text=True,
-            env={**os.environ, "PYTHONPATH": str(TREE)}, timeout=30, check=False,
+            [*words, sys.executable, "-c", program, json.dumps(attempts)], capture_output=True,
+            env={**os.environ, "PYTHONPATH": str(TREE)}, text=True, timeout=30, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
-        return done.stdout.split("\n")[:-1]
+        found: list[str] = json.loads(done.stdout)
+        return found
 
     return say
 
 
-def _launch(cluster: Cluster, index: int) -> str:
-    """A message that would start a program in a pod, if it were heard."""
-    return json.dumps({"step": 99, "argv": ["touch", f"{cluster.folder}/heard"], "index": index})
+def _attempts(cluster: Cluster, index: int, tokens: list[tuple[str, str]]) -> list[list[Any]]:
+    """Try to start a program in a pod, or a step on the batch host, with these tokens."""
+    pod, host = cluster.pod(index), cluster.pod(0).pod.hostname
+    content = {"step": 99, "argv": ["touch", f"{cluster.folder}/heard"], "request": {}}
+    kind = messages.LAUNCH if index else messages.CREATE_STEP
+    return [
+        [pod.place.address, token, subject.format(own=f"{host} {index}"), kind, content]
+        for token, subject in tokens
+    ]
 
 
 @pytest.mark.parametrize("index", [0, 1])
-@pytest.mark.parametrize(
-    ("token", "subject"),
-    [("f" * 64, "own"), ("", "own"), (TOKEN[:-1], "own"), (TOKEN, "other"), (TOKEN, "")],
-    ids=["wrong", "empty", "short", "of another job", "of no job"],
-)
 def test_no_one_is_let_in_without_the_token_of_the_job(
-    cluster: Cluster, say: Callable[..., list[str]], index: int, token: str, subject: str
+    cluster: Cluster, say: Say, index: int
 ) -> None:
-    pod = cluster.pod(index)
-    host = cluster.pod(0).pod.hostname
-    about = {"own": f"{host} {index}", "other": f"other-4711-n-0-0 {index}", "": ""}[subject]
-    kind = "30" if index else "26"
-    found = say(TALK, pod.place.address, token, about, kind, _launch(cluster, index))
-    assert found == ["closed"]
+    wrong = [("f" * 64, "{own}"), ("", "{own}"), (TOKEN[:-1], "{own}"), (TOKEN + "0", "{own}"),
+             (TOKEN, f"other-4711-n-0-0 {index}"), (TOKEN, "")]  # fmt: skip
+    found = say(TALK, _attempts(cluster, index, [*wrong, (TOKEN, "{own}")]))
+    assert found == ["closed"] * len(wrong) + ["let in"]
 
 
 @pytest.mark.parametrize("index", [0, 1])
-def test_who_has_the_token_is_let_in(
-    cluster: Cluster, say: Callable[..., list[str]], index: int
-) -> None:
-    subject = f"{cluster.pod(0).pod.hostname} {index}"
-    found = say(
-        TALK, cluster.pod(index).place.address, TOKEN, subject, "15" if index else "15", "{}"
-    )
-    assert found[0] == "let in"
-
-
-@pytest.mark.parametrize(
-    "opening", ["", "00" * 64, "ff" * 64, b"GET / HTTP/1.0\r\n\r\n".hex(), "7fffffff" * 4]
-)
-@pytest.mark.parametrize("index", [0, 1])
-def test_noise_is_hung_up_on(
-    cluster: Cluster, say: Callable[..., list[str]], index: int, opening: str
-) -> None:
-    assert say(SHOUT, cluster.pod(index).place.address, opening) == ["closed"]
+def test_noise_is_hung_up_on(cluster: Cluster, say: Say, index: int) -> None:
+    openings = ["", "00" * 64, "ff" * 64, b"GET / HTTP/1.0\r\n\r\n".hex(), "7fffffff" * 4]
+    address = cluster.pod(index).place.address
+    assert say(SHOUT, [[address, opening] for opening in openings]) == ["closed"] * 5
