@@ -170,6 +170,8 @@ class StepClient:
             complain("srun", f"variables and arguments are too long: {error}")
             self._fail()
             return
+        if self._streams is not None:
+            self._streams.tell_broken(channel)
         for number in self._signals:
             channel.send(messages.SIGNAL, messages.encode({"signal": number}))
 

@@ -109,7 +109,7 @@ class StepStreams:
                 self._loop, os.open(path, os.O_WRONLY | os.O_CREAT | how, 0o666), owned=True
             )
         sink.on_drained = self._drained
-        sink.on_broken = lambda reason: self._broken(stream)
+        sink.on_broken = lambda reason: self._broken()
         return sink
 
     def add_channel(self, node: int, channel: Channel) -> None:
@@ -140,12 +140,18 @@ class StepStreams:
         for channel in list(self._channels.values()):
             channel.resume()
 
-    def _broken(self, stream: int) -> None:
+    def _broken(self) -> None:
         """Nobody reads any more: tasks shall notice it when they write."""
         for channel in self._channels.values():
             if channel.established:
-                channel.send(messages.CLOSE_OUTPUT, messages.encode({"stream": stream}))
+                self.tell_broken(channel)
         self._drained()
+
+    def tell_broken(self, channel: Channel) -> None:
+        """Tell an agent which streams nobody reads; one that starts its tasks late as well."""
+        for stream, sink in self._sinks.items():
+            if sink.broken:
+                channel.send(messages.CLOSE_OUTPUT, messages.encode({"stream": stream}))
 
     def end_node(self, node: int) -> None:
         """Expect nothing more of a node's tasks, and do not wait for them."""
