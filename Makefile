@@ -46,4 +46,4 @@ clean:
 
 options:
 	@$(PYTHON) -c 'from pyxis_py.options import emit_c; print(emit_c(), end="")' > spank_shim/options_table.h
-	@$(PYTHON) -c 'from pyxis_py.seccomp_header import emit_seccomp_c; print(emit_seccomp_c(), end="")' > spank_shim/seccomp_filter.h
+	@$(PYTHON) -c 'from pyxis_py.plugin.seccomp_header import emit_seccomp_c; print(emit_seccomp_c(), end="")' > spank_shim/seccomp_filter.h

@@ -31,7 +31,7 @@ def run(report: Report, folder: Path, *, full: bool) -> None:
         report.line("srun and pyxis", "not measured: starting the test Slurm needs root")
         return
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-    from pyxis_py.plugin_build import LIBRARY, build
+    from pyxis_py.plugin.build import LIBRARY, build
     from tests.slurm.images import make_image
     from tests.slurm.plugin import plugin_line
     from tests.slurm.rig import Rig

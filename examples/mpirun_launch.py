@@ -11,7 +11,7 @@ import os
 import sys
 import zlib
 
-from pyxis_py.task import main
+from pyxis_py.launchers.task import main
 
 
 def slurm_words(environ: dict[str, str]) -> dict[str, str]:

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 _EXPORTS = {
     "JobFacts": "pyxis_py.job",
-    "StepHooks": "pyxis_py.step_hooks",
+    "StepHooks": "pyxis_py.launchers.step_hooks",
     "launch": "pyxis_py.launchers.launch",
     "launch_command": "pyxis_py.launchers.launch",
-    "read_flags": "pyxis_py.step_hooks",
+    "read_flags": "pyxis_py.launchers.step_hooks",
     "run_local": "pyxis_py.launchers.local",
 }
 __all__ = sorted(_EXPORTS)
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from pyxis_py.launchers.launch import launch as launch
     from pyxis_py.launchers.launch import launch_command as launch_command
     from pyxis_py.launchers.local import run_local as run_local
-    from pyxis_py.step_hooks import StepHooks as StepHooks
-    from pyxis_py.step_hooks import read_flags as read_flags
+    from pyxis_py.launchers.step_hooks import StepHooks as StepHooks
+    from pyxis_py.launchers.step_hooks import read_flags as read_flags
 else:
 
     def __getattr__(name: str) -> object:

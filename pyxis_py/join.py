@@ -15,9 +15,9 @@ if __name__ == "__main__":
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from enroot_py import run_joined
-from pyxis_py.records import decode_answer
-from pyxis_py.task import run_and_explain
-from pyxis_py.task_environ import apply_edits
+from pyxis_py.launchers.task import run_and_explain
+from pyxis_py.protocol.records import decode_answer
+from pyxis_py.protocol.task_environ import apply_edits
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

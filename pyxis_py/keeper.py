@@ -9,6 +9,6 @@ import sys
 if __name__ == "__main__":
     # The folder that holds both packages; python -I leaves it out.
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    from pyxis_py.step_keeper import main
+    from pyxis_py.step.keeper import main
 
     sys.exit(main(sys.argv[1]))

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 else:
     from enroot_py import NamedTuple
 
+WORDS_VARIABLE = "PYXIS_PLUGIN_OPTIONS"
+"""Variable with settings as they stand behind the plugin in plugstack.conf, blanks between."""
+
 SCOPES = ("global", "job")
 CACHE_POLICIES = ("digest", "never")
 _TRUE = ("1", "true", "yes", "y")

@@ -12,7 +12,7 @@ from enroot_py import StoreError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 
 def make_base(path: str) -> None:
@@ -80,3 +80,11 @@ def _is_own(path: str) -> bool:
         return False
     own = status.st_uid == os.geteuid() and not status.st_mode & 0o022
     return stat.S_ISDIR(status.st_mode) and own
+
+
+def runtime_path(words: Sequence[str]) -> str:
+    """Return the site's runtime folder, from settings as in plugstack.conf."""
+    for word in words:
+        if word.startswith("runtime_path="):
+            return word.partition("=")[2]
+    return "/run/pyxis"

@@ -12,11 +12,11 @@ import click
 from enroot_py import NotFoundError, UsageError
 
 if TYPE_CHECKING:
+    from pyxis_py.command_lines.slurm_options import GivenOption, SlurmOption
     from pyxis_py.kubernetes.pod.context import RenderOptions, Submitter
     from pyxis_py.kubernetes.profile.site import Profile
     from pyxis_py.kubernetes.spec.jobspec import JobSpec
     from pyxis_py.kubernetes.spec.notes import Ledger, Note
-    from pyxis_py.launchers.slurm_options import GivenOption, SlurmOption
 
 PROFILE_VARIABLE = "PYXIS_KUBE_PROFILE"
 """Names the site profile where --profile does not."""
@@ -103,7 +103,7 @@ def cut_words(
     Raises:
         UsageError: if an option is unknown, ambiguous or lacks its value.
     """
-    from pyxis_py.launchers.slurm_options import split_command_line
+    from pyxis_py.command_lines.slurm_options import split_command_line
 
     table = _table(with_value, switches)
     given, script = split_command_line(words, table, command=command)
@@ -121,7 +121,7 @@ def cut_words(
 
 
 def _table(with_value: Sequence[str], switches: Sequence[str]) -> list[SlurmOption]:
-    from pyxis_py.launchers.slurm_options import SlurmOption, built_in_options
+    from pyxis_py.command_lines.slurm_options import SlurmOption, built_in_options
 
     # sbatch's own --profile, for accounting, is out of reach here: it has no effect anyway.
     own = {*with_value, *switches}

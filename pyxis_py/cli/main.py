@@ -16,7 +16,7 @@ from pyxis_py.cli.plugin import plugin_group
 from pyxis_py.launchers.local import run_local
 from pyxis_py.launchers.srun import report
 from pyxis_py.options import OPTIONS
-from pyxis_py.task import WORDS_VARIABLE
+from pyxis_py.plugin_config import WORDS_VARIABLE
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})

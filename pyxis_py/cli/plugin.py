@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from pyxis_py.plugin_build import LIBRARY, build
-from pyxis_py.plugin_install import find_plugstack, install, status, uninstall
+from pyxis_py.plugin.build import LIBRARY, build
+from pyxis_py.plugin.install import find_plugstack, install, status, uninstall
 
 _FOLDER = Path("/usr/local/lib/slurm")
 

@@ -8,8 +8,8 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 
 from enroot_py import UsageError
+from pyxis_py.launchers.step_hooks import read_flags
 from pyxis_py.options import find_option
-from pyxis_py.step_hooks import read_flags
 
 _WRAPPER = "import sys; from pyxis_py.launchers.srun import main; sys.exit(main())"
 

@@ -16,7 +16,7 @@ from types import FrameType
 
 from pyxis_py.args import RawValue
 from pyxis_py.job import JobFacts
-from pyxis_py.step_hooks import StepHooks
+from pyxis_py.launchers.step_hooks import StepHooks
 
 _FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 

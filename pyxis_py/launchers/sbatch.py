@@ -15,18 +15,12 @@ from dataclasses import dataclass
 
 from enroot_py import EnrootError, NotFoundError, UsageError
 from pyxis_py.args import RawValue, parse_arguments
-from pyxis_py.launchers.sbatch_script import directive_words, parse_script
-from pyxis_py.launchers.slurm_options import GivenOption, SlurmOption, split_command_line
-from pyxis_py.launchers.srun import (
-    become,
-    format_flag,
-    read_options,
-    report,
-    resolve_digest,
-    separate_flags,
-    task_words,
-)
-from pyxis_py.task import PAYLOAD_MARK
+from pyxis_py.command_lines.components import format_flag, separate_flags
+from pyxis_py.command_lines.sbatch_script import directive_words, parse_script
+from pyxis_py.command_lines.slurm_options import GivenOption, SlurmOption, split_command_line
+from pyxis_py.command_lines.slurm_table import read_options
+from pyxis_py.launchers.srun import become, report, resolve_digest, task_words
+from pyxis_py.launchers.task import PAYLOAD_MARK
 
 _ASK_ONLY = ("help", "usage", "version")
 

@@ -12,99 +12,20 @@ import sys
 
 from enroot_py import EnrootError, UsageError
 from pyxis_py.args import Arguments, RawValue, parse_arguments
+from pyxis_py.command_lines.components import Component, split_components
+from pyxis_py.command_lines.slurm_table import read_options
 from pyxis_py.job import JobFacts
-from pyxis_py.keeper_process import encode_request
-from pyxis_py.launchers.slurm_options import (
-    GivenOption,
-    SlurmOption,
-    built_in_options,
-    decode_options,
-    encode_options,
-    options_from_help,
-    split_command_line,
-)
-from pyxis_py.options import OPTIONS, find_option
-from pyxis_py.runtime_folder import find_folder
-from pyxis_py.task import WORDS_VARIABLE, runtime_path
+from pyxis_py.options import OPTIONS
+from pyxis_py.plugin_config import WORDS_VARIABLE
+from pyxis_py.protocol.keeper_process import encode_request
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from typing import NamedTuple
-else:
-    from enroot_py import NamedTuple
 
 TASK = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "task_program.py")
-TABLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "slurm_options.py")
 _ASK_ONLY = ("help", "usage", "version")
 _LARGEST_FILE = 1 << 20
-
-
-class Component(NamedTuple):
-    """One component of a step: all there is, unless the step is heterogeneous.
-
-    Attributes:
-        slurm: the options that are srun's, in order.
-        container: the container flags, in order.
-        command: the command and its arguments.
-    """
-
-    slurm: tuple[GivenOption, ...]
-    container: tuple[RawValue, ...]
-    command: tuple[str, ...]
-
-    def has(self, name: str) -> bool:
-        """Tell whether an option of srun's was given."""
-        return any(option.name == name for option in self.slurm)
-
-    @property
-    def slurm_words(self) -> list[str]:
-        """The words of srun's options."""
-        return [word for option in self.slurm for word in option.words]
-
-    @property
-    def flags(self) -> list[str]:
-        """The container flags as task.py takes them."""
-        return [format_flag(value) for value in self.container]
-
-
-def format_flag(value: RawValue) -> str:
-    """Return a flag as one word."""
-    argument = f"={value.argument}" if value.option.takes_argument else ""
-    return f"--{value.option.name}{argument}"
-
-
-def split_components(words: Sequence[str], options: Sequence[SlurmOption]) -> list[Component]:
-    """Cut a command line of srun's into components, options and commands.
-
-    Raises:
-        UsageError: if an option is unknown, ambiguous or lacks its value.
-    """
-    parts: list[list[str]] = [[]]
-    for word in words:
-        if word == ":":
-            parts.append([])
-        else:
-            parts[-1].append(word)
-    return [_read_component(part, options) for part in parts]
-
-
-def _read_component(words: Sequence[str], options: Sequence[SlurmOption]) -> Component:
-    given, command = split_command_line(words, options, command="srun")
-    slurm, container = separate_flags(given)
-    return Component(tuple(slurm), tuple(container), tuple(command))
-
-
-def separate_flags(given: Sequence[GivenOption]) -> tuple[list[GivenOption], list[RawValue]]:
-    """Part options into those of Slurm and the container flags."""
-    slurm, container = [], []
-    for option in given:
-        row = find_option(option.name)
-        if row is None:
-            slurm.append(option)
-        else:
-            container.append(RawValue(row, option.value))
-    return slurm, container
 
 
 def task_words(flags: Sequence[str]) -> list[str]:
@@ -159,58 +80,6 @@ def rewrite_programs(text: str, flags: Sequence[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def read_options(command: str) -> tuple[SlurmOption, ...]:
-    """Return the options of srun or sbatch here; the built-in table if it cannot be asked.
-
-    The table is remembered as long as the program and this module are the same.
-    """
-    program = _find_program(command)
-    if not program:
-        return built_in_options(command)
-    path = _table_path(command, program)
-    try:
-        with open(path, encoding="utf-8") as file:
-            return decode_options(file.read(), command)
-    except (FileNotFoundError, ValueError):
-        pass
-    text = _ask_for_help(program)
-    if not text:
-        return built_in_options(command)
-    options = options_from_help(text, command)
-    with open(f"{path}.{os.getpid()}", "w", encoding="utf-8") as file:
-        file.write(encode_options(options))
-    os.rename(file.name, path)
-    return options
-
-
-def _table_path(command: str, program: str) -> str:
-    folder = find_folder(runtime_path(os.environ.get(WORDS_VARIABLE, "").split()), os.environ)
-    theirs, ours = os.stat(program), os.stat(TABLE)
-    mark = f"{theirs.st_mtime_ns:x}-{theirs.st_size:x}-{ours.st_mtime_ns:x}"
-    return f"{folder}/{command}-{mark}.options"
-
-
-def _ask_for_help(program: str) -> str:
-    import subprocess
-
-    try:
-        done = subprocess.run(
-            [program, "--help"],
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=20, check=True,
-        )  # fmt: skip
-    except (OSError, subprocess.SubprocessError):
-        return ""
-    return done.stdout
-
-
-def _find_program(name: str) -> str:
-    for folder in os.environ.get("PATH", os.defpath).split(":"):
-        path = os.path.join(folder or ".", name)
-        if os.access(path, os.X_OK) and os.path.isfile(path):
-            return path
-    return ""
-
-
 def resolve_digest(
     container: Sequence[RawValue], environ: Mapping[str, str], *, context: str
 ) -> dict[str, str]:
@@ -219,8 +88,8 @@ def resolve_digest(
     Raises:
         EnrootError: if the image is known not to be there.
     """
-    from pyxis_py.keeper_verbs import submit
-    from pyxis_py.request import Request
+    from pyxis_py.protocol.request import Request
+    from pyxis_py.step.verbs import submit
 
     rows = list(OPTIONS)
     job = JobFacts(

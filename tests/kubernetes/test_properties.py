@@ -10,12 +10,12 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from pyxis_py.command_lines.slurm_options import SlurmOption, built_in_options
 from pyxis_py.kubernetes.pod.context import GPU_APIS, TARGETS
 from pyxis_py.kubernetes.profile.site import Profile
 from pyxis_py.kubernetes.render.manifest_text import dump_manifests, explain
 from pyxis_py.kubernetes.render.validate import find_problems
 from pyxis_py.kubernetes.spec.notes import REFUSALS, RefusedError
-from pyxis_py.launchers.slurm_options import SlurmOption, built_in_options
 from tests.kubernetes.reference_schemas import VERSIONS, WITHOUT_SCHEMA, problems
 from tests.kubernetes.samples import render, site
 

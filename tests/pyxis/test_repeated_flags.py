@@ -6,7 +6,7 @@ import pytest
 
 from pyxis_py.args import RawValue
 from pyxis_py.options import OPTIONS, find_option
-from pyxis_py.request import expand_repeated
+from pyxis_py.protocol.request import expand_repeated
 
 MOUNTS, ENV = find_option("container-mounts"), find_option("container-env")
 assert MOUNTS is not None and ENV is not None

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pyxis_py.plugin_build import LIBRARY, build
+from pyxis_py.plugin.build import LIBRARY, build
 from tests.slurm.images import make_image
 from tests.slurm.plugin import plugin_line
 from tests.slurm.rig import Rig

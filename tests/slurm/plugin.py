@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from pyxis_py.plugin_build import LIBRARY
+from pyxis_py.plugin.build import LIBRARY
 from tests.slurm.rig import Rig
 
 _NAMES = {"pyxis-srun": "srun", "pyxis-sbatch": "sbatch"}

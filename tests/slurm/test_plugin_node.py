@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pyxis_py.plugin_build import LIBRARY
+from pyxis_py.plugin.build import LIBRARY
 from tests.slurm.plugin import plugin_line
 from tests.slurm.rig import NODES, Rig
 

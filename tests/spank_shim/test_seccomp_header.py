@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pyxis_py.seccomp_header import emit_seccomp_c
+from pyxis_py.plugin.seccomp_header import emit_seccomp_c
 
 HEADER = Path(__file__).resolve().parents[2] / "spank_shim/seccomp_filter.h"
 

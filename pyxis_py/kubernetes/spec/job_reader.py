@@ -14,6 +14,12 @@ from typing import Any
 
 from enroot_py import UsageError
 from pyxis_py.args import RawValue, parse_arguments
+from pyxis_py.command_lines.sbatch_script import parse_script
+from pyxis_py.command_lines.slurm_options import (
+    GivenOption,
+    built_in_options,
+    split_command_line,
+)
 from pyxis_py.kubernetes.spec import option_rules as rules
 from pyxis_py.kubernetes.spec.body import scan_body
 from pyxis_py.kubernetes.spec.jobspec import JobSpec
@@ -36,12 +42,6 @@ from pyxis_py.kubernetes.spec.slurm_values import (
     parse_size,
     parse_switches,
     parse_time,
-)
-from pyxis_py.launchers.sbatch_script import parse_script
-from pyxis_py.launchers.slurm_options import (
-    GivenOption,
-    built_in_options,
-    split_command_line,
 )
 from pyxis_py.options import find_option
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pyxis_py.args import Arguments
+from pyxis_py.command_lines.slurm_options import GivenOption
 from pyxis_py.kubernetes.spec.slurm_lists import Array, Dependencies
 from pyxis_py.kubernetes.spec.slurm_values import Gres, Signal, Switches
-from pyxis_py.launchers.slurm_options import GivenOption
 
 
 @dataclass(frozen=True, slots=True)

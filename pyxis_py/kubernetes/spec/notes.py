@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from enroot_py import UnsupportedError
-from pyxis_py.launchers.slurm_options import GivenOption
+from pyxis_py.command_lines.slurm_options import GivenOption
 
 Kind = Literal["rendered", "approximated", "ignored", "warning", "refused"]
 

@@ -204,6 +204,7 @@ class Cluster:
             if pod.end is not None and pod.pod.uid not in self._run.judged:
                 self._run.judged.add(pod.pod.uid)
                 self._judge(pod)
+        self._refill()
         if all(pod.end is not None for pod in self._current()):
             self._close(self._run.verdict or self._judge_all())
 
@@ -266,12 +267,24 @@ class Cluster:
             return
         self._decide(verdict)
 
+    def _refill(self) -> None:
+        """Start the next indexes of an array where others have ended."""
+        assert self._run is not None
+        if self.workload.volcano or self._run.verdict is not None:
+            return
+        job, begun = self.workload.job, len(self._run.pods)
+        running = sum(pod.end is None for pod in self._current())
+        if begun < job["completions"] and running < job["parallelism"]:
+            self._start(create_pod(self.workload, self.objects, self.restarts, begun))
+
     def _judge_all(self) -> Verdict:
         """All pods have ended, and no rule said anything about one of them."""
         succeeded = sum(pod.end is not None and pod.end.succeeded for pod in self._current())
         spec = self.workload.manifest["spec"]
         least = spec["minAvailable"] if self.workload.volcano else len(self._current())
         done = succeeded >= least
+        if not done and "backoffLimitPerIndex" in self.workload.job:
+            return Verdict("fail", "FailedIndexes")
         return Verdict("complete" if done else "fail", "Completed" if done else "Failed")
 
     def _decide(self, verdict: Verdict) -> None:

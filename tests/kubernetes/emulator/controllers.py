@@ -14,6 +14,9 @@ from tests.kubernetes.emulator.objects import EmulatorError, Manifest, Objects, 
 
 INDEX = "batch.kubernetes.io/job-completion-index"
 KINDS = ("JobSet", "Job")
+BRIDGE = "slurm-bridge-scheduler"
+BRIDGE_JOB_ID = "8191"
+"""What that scheduler writes on pods before it binds them: the id of the job in Slurm."""
 _LONGEST_NAME = 63
 
 
@@ -73,14 +76,14 @@ def _single(rows: list[Manifest], what: str) -> Manifest:
 def _indexed(spec: Manifest) -> Manifest:
     if spec.get("completionMode") != "Indexed":
         raise EmulatorError("the job has no completion indexes")
-    if spec["completions"] != spec["parallelism"]:
+    if spec["completions"] != spec["parallelism"] and "backoffLimitPerIndex" not in spec:
         raise EmulatorError("a job whose pods do not all run at once is not emulated")
     return spec
 
 
 def create_pods(workload: Workload, objects: Objects, attempt: int) -> list[Pod]:
     """Return the pods of one run of a job."""
-    count = workload.job["replicas" if workload.volcano else "completions"]
+    count = workload.job["replicas" if workload.volcano else "parallelism"]
     return [create_pod(workload, objects, attempt, index) for index in range(count)]
 
 
@@ -112,6 +115,8 @@ def _indexed_pod(workload: Workload, attempt: int, index: int) -> Pod:
         network = manifest["spec"].get("network", {})
         if network.get("enableDNSHostnames", True):
             subdomain = network.get("subdomain") or workload.name
+    if template["spec"].get("schedulerName") == BRIDGE:
+        labels["scheduler.slinky.slurm.net/slurm-jobid"] = BRIDGE_JOB_ID
     own = {
         INDEX: str(index), "job-name": job_name, "batch.kubernetes.io/job-name": job_name,
     }  # fmt: skip

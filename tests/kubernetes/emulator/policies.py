@@ -59,7 +59,9 @@ def judge_indexed(job: Manifest, end: PodEnd, index: int) -> Verdict:
                 return Verdict("fail", "PodFailurePolicy")
             if rule["action"] == "Ignore":
                 return Verdict("replace", "PodFailurePolicy")
-            break  # Count
+            break  # Count, or FailIndex
+    if job.get("backoffLimitPerIndex") == 0:
+        return Verdict("nothing")  # the other indexes go on
     if job.get("backoffLimit", 6) > 0:
         raise EmulatorError("a Job with a backoffLimit is not emulated")
     return Verdict("fail", "BackoffLimitExceeded")

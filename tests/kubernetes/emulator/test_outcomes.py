@@ -15,6 +15,7 @@ import pytest
 from pyxis_py.kubernetes.launcher.zipapp import build_launcher
 from pyxis_py.kubernetes.render.validate import pod_templates
 from tests.kubernetes.emulator.cluster import Cluster, Outcome
+from tests.kubernetes.emulator.controllers import BRIDGE_JOB_ID
 from tests.kubernetes.emulator.jobs import cluster_for, render_script
 
 pytestmark = pytest.mark.kernel
@@ -239,3 +240,27 @@ def test_kueue_s_own_eviction_is_not_counted_by_the_cluster(job: Job) -> None:
     job.cluster.resume()
     assert job.finish() == Outcome(True, "SuccessPolicy", 0), job.cluster.logs()
     assert job.output[-4:] == ["run 0", "0: 0", "1: 0", "2: 0"]
+
+
+def test_elements_of_an_array(job: Job) -> None:
+    """Two at a time; one fails, and the others do not mind."""
+    body = (
+        "set -- $SLURM_ARRAY_TASK_ID $SLURM_ARRAY_TASK_COUNT $SLURM_ARRAY_TASK_MIN \\\n"
+        "    $SLURM_ARRAY_TASK_MAX $SLURM_ARRAY_TASK_STEP\n"
+        "srun bash -c 'echo $SLURM_PROCID of $SLURM_NTASKS on $SLURM_STEP_NUM_NODES' > $1.txt\n"
+        'echo "$@"; exit $(($1 == 3 ? 7 : 0))\n'
+    )
+    job.start(body, "kueue", "-N1", "-n2", "--array=1-5:2%2", "-o", "out.%a")
+    assert job.finish() == Outcome(False, "FailedIndexes", 0), job.cluster.logs()
+    ends = {pod.pod.index: pod.end.status for pod in job.cluster.history if pod.end}
+    assert ends == {0: 0, 1: 7, 2: 0}
+    found = [(job.folder / f"out.{task}").read_text() for task in (1, 3, 5)]
+    assert found == [f"{task} 3 1 5 2\n" for task in (1, 3, 5)]
+    lines = (job.folder / "5.txt").read_text().splitlines()
+    assert sorted(lines) == ["0 of 2 on 1", "1 of 2 on 1"]
+
+
+def test_slurm_s_own_number_of_the_job(job: Job) -> None:
+    job.start("srun bash -c 'echo $SLURM_JOB_ID'", "slurm-bridge")
+    assert job.finish().complete, job.cluster.logs()
+    assert job.output == [BRIDGE_JOB_ID] * 3

@@ -130,6 +130,13 @@ def test_exit_codes_of_pod_failure_policies(
     assert judge_indexed(job, PodEnd("main", status), 1).action == expected
 
 
+def test_elements_of_an_array_fail_alone() -> None:
+    job = read_workload(find(render(script("--array=1-7:2%2", "-t 10", "-p cpu")), "Job"))
+    assert len(create_pods(job, Objects([]), 0)) == 2
+    found = [judge_indexed(job.job, end, 0).action for end in (PodEnd("main", 3), LOST)]
+    assert found == ["nothing", "replace"]
+
+
 def names(target: str) -> dict[str, Any]:
     """What the last of four pods is called, and which variables it gets from controllers."""
     job = workload(target)

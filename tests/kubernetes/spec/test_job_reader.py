@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 import pytest
 
+from pyxis_py.command_lines.slurm_options import GivenOption, built_in_options
 from pyxis_py.kubernetes.spec import option_rules
 from pyxis_py.kubernetes.spec.job_reader import _READERS, merge, read_job
 from pyxis_py.kubernetes.spec.jobspec import JobSpec
 from pyxis_py.kubernetes.spec.notes import Ledger, RefusedError
-from pyxis_py.launchers.slurm_options import GivenOption, built_in_options
 from pyxis_py.options import OPTIONS
 from tests.kubernetes.samples import SCRIPT, container, render, script
 

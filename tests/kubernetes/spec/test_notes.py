@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from pyxis_py.command_lines.slurm_options import GivenOption
 from pyxis_py.kubernetes.spec.notes import ALLOWABLE, REFUSALS, Ledger, RefusedError
-from pyxis_py.launchers.slurm_options import GivenOption
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "kubernetes.md"
 

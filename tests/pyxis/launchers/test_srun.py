@@ -7,16 +7,18 @@ from pathlib import Path
 import pytest
 
 from enroot_py import UsageError
+from pyxis_py.command_lines.components import split_components
+from pyxis_py.command_lines.slurm_options import SlurmOption, built_in_options
+from pyxis_py.command_lines.slurm_table import read_options
 from pyxis_py.launchers.sbatch import make_script, read_submission, strip_directives
-from pyxis_py.launchers.slurm_options import SlurmOption, built_in_options
-from pyxis_py.launchers.srun import (
-    read_options,
-    rewrite_programs,
-    split_components,
-    srun_words,
-    task_words,
+from pyxis_py.launchers.srun import rewrite_programs, srun_words, task_words
+from pyxis_py.launchers.task import (
+    PAYLOAD_MARK,
+    expand_counts,
+    observe_job,
+    parse_line,
+    step_folder,
 )
-from pyxis_py.task import PAYLOAD_MARK, expand_counts, observe_job, parse_line, step_folder
 
 SRUN, SBATCH = built_in_options("srun"), built_in_options("sbatch")
 TASK = task_words([])[:-1]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from pyxis_py.command_lines.slurm_options import built_in_options
 from pyxis_py.kubernetes.launcher.job.command_line import CommandLineError, cut, parse_time
 from pyxis_py.kubernetes.launcher.job.signals import signal_number
 from pyxis_py.kubernetes.launcher.srun.option_table import OPTIONS
 from pyxis_py.kubernetes.launcher.srun.options import parse_signal, parse_srun
-from pyxis_py.command_lines.slurm_options import built_in_options
 
 
 def test_the_table_has_every_option_of_srun_once() -> None:

@@ -1,0 +1,1 @@
+"""Command lines and scripts of srun and sbatch, read as Slurm reads them."""

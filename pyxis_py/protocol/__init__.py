@@ -1,0 +1,1 @@
+"""How the doors talk to the keeper: requests, answers, news."""

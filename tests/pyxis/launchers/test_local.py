@@ -1,0 +1,161 @@
+"""Steps without Slurm: `pyxis run`, the hooks as an object, `launch`, and the examples."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.slurm.images import make_image
+
+pytestmark = pytest.mark.kernel
+
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
+
+
+class Machine:
+    """An image, and folders that no other test has."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.image = make_image(folder / "image.sqsh")
+        (folder / "run").mkdir(mode=0o700)
+        self.environ = {
+            "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
+            "HOME": str(folder), "XDG_RUNTIME_DIR": str(folder / "run"),
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }  # fmt: skip
+
+    def call(self, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            words, env={**self.environ, **environ}, cwd=self.folder,
+            capture_output=True, text=True, check=False, timeout=60,
+        )  # fmt: skip
+
+    def run(self, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
+        return self.call("pyxis", "run", f"--container-image={self.image}", *words, **environ)
+
+    def left(self) -> list[str]:
+        """What steps have left behind."""
+        found = [*self.folder.glob("run/pyxis/[0-9]*"), *self.folder.glob(".local/share/enroot/*")]
+        return [str(path) for path in found]
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+    machine = Machine(tmp_path_factory.mktemp("machine"))
+    yield machine
+    assert machine.left() == []
+
+
+def test_tasks_share_one_container_and_have_ranks(machine: Machine) -> None:
+    script = "echo $SLURM_PROCID/$SLURM_NTASKS $(readlink /proc/self/ns/mnt); sleep 0.3"
+    done = machine.run("-n", "4", "sh", "-c", script)
+    ranks, namespaces = zip(*(line.split() for line in done.stdout.splitlines()), strict=True)
+    assert sorted(ranks) == ["0/4", "1/4", "2/4", "3/4"], done.stderr
+    assert len(set(namespaces)) == 1
+    assert namespaces[0] != os.readlink("/proc/self/ns/mnt")
+
+
+@pytest.mark.parametrize(
+    ("script", "status"), [("exit 5", 5), ("kill -9 $$", 137), ("kill -TERM $$", 143)]
+)
+def test_a_failure_is_the_steps(machine: Machine, script: str, status: int) -> None:
+    assert machine.run("-n", "2", "sh", "-c", script).returncode == status
+
+
+def test_a_task_that_fails_ends_the_others(machine: Machine) -> None:
+    started = time.monotonic()
+    done = machine.run("-n", "2", "sh", "-c", "[ $SLURM_PROCID = 0 ] && exit 4; exec sleep 50")
+    assert time.monotonic() - started < 40
+    assert done.returncode == 4
+
+
+def test_signals_reach_the_tasks(machine: Machine) -> None:
+    words = ["pyxis", "run", f"--container-image={machine.image}", "sh", "-c"]
+    script = "trap 'echo caught; exit 9' USR1; echo ready; while :; do sleep 0.1; done"
+    with subprocess.Popen(
+        [*words, script], env=machine.environ, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGUSR1)
+        assert process.stdout.read() == "caught\n"
+    assert process.returncode == 9
+
+
+def test_saving_and_starting_from_what_was_saved(machine: Machine) -> None:
+    saved = machine.folder / "saved.sqsh"
+    flags = (f"--container-save={saved}", "--container-writable")
+    done = machine.run("-n", "2", *flags, "sh", "-c", "echo $SLURM_PROCID > /by-$SLURM_PROCID")
+    assert done.stderr.count("saved container") == 1
+    again = machine.call("pyxis", "run", f"--container-image={saved}", "cat", "/by-0", "/by-1")
+    assert again.stdout == "0\n1\n"
+
+
+def test_errors_say_what_and_what_to_do(machine: Machine) -> None:
+    done = machine.call("pyxis", "run", "--container-image=/nosuch.sqsh", "true")
+    assert done.returncode == 1
+    assert "/nosuch.sqsh" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_without_flags_the_command_runs_on_the_host(machine: Machine) -> None:
+    done = machine.call("pyxis", "run", "test", "-e", "/etc/debian_version")
+    assert done.returncode == 0
+
+
+def test_an_entrypoint_that_never_runs_its_command_is_explained(machine: Machine) -> None:
+    root = machine.folder / "bad"
+    words = ["pyxis", "run", f"--container-image={machine.image}", "--container-save=bad.sqsh"]
+    script = "printf '#!/bin/sh\\necho deaf\\n' > /entry"
+    assert machine.call(*words, "--container-writable", "sh", "-c", script).returncode == 0
+    words = ["pyxis", "run", f"--container-image={root}.sqsh", "--container-entrypoint", "true"]
+    done = machine.call(*words)
+    assert done.returncode == 1
+    assert "--no-container-entrypoint" in done.stderr
+    assert "deaf" in done.stderr
+
+
+def test_the_api_runs_locally(machine: Machine) -> None:
+    script = (
+        "import pyxis_py, sys; sys.exit(pyxis_py.launch(['sh', '-c', 'id -u; pwd; exit 6'],"
+        f" image={str(machine.image)!r}, workdir='/opt', remap_root=True, launcher='local'))"
+    )
+    done = machine.call(sys.executable, "-c", script)
+    assert (done.returncode, done.stdout) == (6, "0\n/opt\n")
+
+
+def test_the_example_that_drives_the_hooks(machine: Machine) -> None:
+    example = str(EXAMPLES / "hooks_launch.py")
+    done = machine.call(
+        sys.executable, example, str(machine.image), "3", "sh", "-c", "echo $RANK of $WORLD"
+    )
+    assert sorted(done.stdout.splitlines()) == ["0 of 3", "1 of 3", "2 of 3"], done.stderr
+
+
+def test_the_example_for_mpirun(machine: Machine) -> None:
+    """What mpirun does, as far as the example can see: processes with Open MPI's variables."""
+    example = str(EXAMPLES / "mpirun_launch.py")
+    words = [sys.executable, example, f"--container-image={machine.image}", "--"]
+    script = "echo $OMPI_COMM_WORLD_RANK $(readlink /proc/self/ns/mnt); sleep 0.3"
+    processes = [
+        subprocess.Popen(
+            [*words, "sh", "-c", script], stdout=subprocess.PIPE, text=True,
+            env={
+                **machine.environ, "OMPI_MCA_ess_base_jobid": str(os.getpid()),
+                "OMPI_COMM_WORLD_LOCAL_SIZE": "2", "OMPI_COMM_WORLD_SIZE": "2",
+                "OMPI_COMM_WORLD_RANK": str(rank), "OMPI_COMM_WORLD_LOCAL_RANK": str(rank),
+            },
+        )
+        for rank in range(2)
+    ]  # fmt: skip
+    lines = [process.communicate(timeout=60)[0].split() for process in processes]
+    assert [line[0] for line in lines] == ["0", "1"]
+    assert lines[0][1] == lines[1][1]
