@@ -54,6 +54,13 @@ VARIANTS = {
     "one-node": Variant("kueue-job", ("-N1", "-n3")),
     "mem-per-cpu": Variant("kueue", ("-N2", "--ntasks-per-node=1", "-c3", "--mem-per-cpu=100")),
 }
+ARRAY = ("--array=1-5:2", "-N1", "--ntasks-per-node=2")
+OF_ELEMENTS = tuple(
+    name
+    for name in STEP
+    if name.startswith("SLURM_ARRAY_") or name.endswith(("NTASKS", "NNODES", "TASKS_PER_NODE"))
+)
+"""What is compared of an array: its elements have other nodes and numbers."""
 DIFFERENT = {
     # Slurm's srun kills its step. In a pod the whole script gets SIGTERM when the pod is evicted or
     # the time is over, srun as well, and its tasks are to have their grace.
@@ -150,7 +157,7 @@ def worlds(rig: Rig, tools: Path, plugin: None) -> Iterator[dict[str, tuple[Done
     """Every job in both worlds: first Slurm's, then the pods'."""
     jobs = {"steps": ("steps.sh", "kueue", ()), **{
         name: ("variables.sh", row.target, row.words) for name, row in VARIANTS.items()
-    }}  # fmt: skip
+    }, "array": ("variables.sh", "kueue", ARRAY)}  # fmt: skip
     # Slurm's one after the other: they must not take CPUs from each other.
     with ThreadPoolExecutor(max_workers=1) as one_by_one, ThreadPoolExecutor(max_workers=1) as pool:
         pending = {}
@@ -204,6 +211,13 @@ def test_tasks_are_told_the_same(worlds: Worlds, job: str) -> None:
     files = [path.name for path in worlds[job][0].folder.glob("[sn]*.env")]
     assert len(files) >= 3
     found = [row for file in sorted(files) for row in _differences(worlds[job], file, STEP)]
+    assert "\n".join(found) == ""
+
+
+@pytest.mark.parametrize("element", [1, 3, 5])
+@pytest.mark.parametrize("file", ["batch", "step.0", "step.1", "narrow.0"])
+def test_elements_are_told_the_same(worlds: Worlds, element: int, file: str) -> None:
+    found = _differences(worlds["array"], f"{element}{file}.env", OF_ELEMENTS)
     assert "\n".join(found) == ""
 
 

@@ -106,7 +106,7 @@ def comparable(
         if name not in variables:
             continue
         value = variables[name]
-        if name in ("SLURM_JOB_ID", "SLURM_JOBID") and value == names.job:
+        if name in ("SLURM_JOB_ID", "SLURM_JOBID", "SLURM_ARRAY_JOB_ID") and value == names.job:
             value = "JOB"
         if name in _HIDDEN and _NUMBER.match(value):
             value = "a number"

@@ -250,7 +250,7 @@ def test_elements_of_an_array(job: Job) -> None:
         "srun bash -c 'echo $SLURM_PROCID of $SLURM_NTASKS on $SLURM_STEP_NUM_NODES' > $1.txt\n"
         'echo "$@"; exit $(($1 == 3 ? 7 : 0))\n'
     )
-    job.start(body, "kueue", "-N1", "-n2", "--array=1-5:2%2", "-o", "out.%a")
+    job.start(body, "kueue", "-N1", "--ntasks-per-node=2", "--array=1-5:2%2", "-o", "out.%a")
     assert job.finish() == Outcome(False, "FailedIndexes", 0), job.cluster.logs()
     ends = {pod.pod.index: pod.end.status for pod in job.cluster.history if pod.end}
     assert ends == {0: 0, 1: 7, 2: 0}
