@@ -98,10 +98,8 @@ class Cluster:
         )
         self._lag = names_lag
         self._named_at: float | None = None
-        self.restarts = 0
-        self._counted = 0
+        self.restarts = self._counted = self._serial = 0
         self._suspended = False
-        self._serial = 0
         self._run: _Run | None = None
         self.history: list[RunningPod] = []
         self.outcome: Outcome | None = None

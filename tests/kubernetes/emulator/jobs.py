@@ -13,6 +13,7 @@ from pathlib import Path
 
 from pyxis_py.kubernetes.pod.context import RenderOptions, Submitter, Target
 from pyxis_py.kubernetes.profile.reader import parse_profile
+from pyxis_py.kubernetes.profile.site import Profile
 from pyxis_py.kubernetes.render.render import Rendering, render_job
 from pyxis_py.kubernetes.spec.job_reader import read_job
 from tests.kubernetes.emulator.cluster import Cluster
@@ -52,17 +53,7 @@ def render_script(
         bring_python: whether pods get the Python of another image.
     """
     folder = script.parent
-    profile = parse_profile(
-        json.dumps({
-            "version": 1,
-            "cluster": {"name": "rig", "partition": "all", "pythonImage": PYTHON_IMAGE},
-            "partitions": {"all": {"queue": "all", "node": {
-                "cpus": cpus, "memory": "4000Mi", "gpus": 0}}},
-            "mounts": [{"path": str(folder), "name": "shared", "pvc": "shared"}],
-            "security": {"allowRoot": True},
-        }),
-        origin="profile.yaml",
-    )  # fmt: skip
+    profile = _site(folder, cpus)
     submitter = Submitter(
         user, os.getuid() if uid is None else uid, os.getgid() if gid is None else gid, (),
         "/home/" + user, "login1", str(folder),
@@ -77,6 +68,20 @@ def render_script(
         bring_python=bring_python,
     )  # fmt: skip
     return render_job(job, profile, options, ledger)
+
+
+def _site(folder: Path, cpus: int) -> Profile:
+    """A site with one partition, whose nodes have these CPUs."""
+    content = {
+        "version": 1,
+        "cluster": {"name": "rig", "partition": "all", "pythonImage": PYTHON_IMAGE},
+        "partitions": {
+            "all": {"queue": "all", "node": {"cpus": cpus, "memory": "4000Mi", "gpus": 0}}
+        },
+        "mounts": [{"path": str(folder), "name": "shared", "pvc": "shared"}],
+        "security": {"allowRoot": True},
+    }
+    return parse_profile(json.dumps(content), origin="profile.yaml")
 
 
 def cluster_for(
