@@ -3,7 +3,7 @@
 An ordinary user's kernel mounts no such file, and what serves it by FUSE has to stay outside of the
 container (`image`). Therefore the files have to be known before the namespaces are entered: from
 `--mount` and from the fstab files of the system and the user. An entry that turns up later, of an
-image, a hook or a script, is refused (docs/adr/0071-data-in-squashfs-files.md).
+image, a hook or a script, is refused (docs/adr/0074-data-in-squashfs-files.md).
 """
 
 from __future__ import annotations
