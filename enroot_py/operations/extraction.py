@@ -7,7 +7,6 @@ from contextlib import AbstractContextManager
 
 from enroot_py import log
 from enroot_py.settings import Settings
-from enroot_py.squashfs.reader import SquashfsImage
 from enroot_py.store.cache_folders import open_cache
 from enroot_py.store.extractions import hold_extraction
 
@@ -28,6 +27,8 @@ def hold_image_files(image: str, settings: Settings) -> AbstractContextManager[s
     """
 
     def extract(folder: str) -> None:
+        from enroot_py.squashfs.reader import SquashfsImage  # all later starts do without it
+
         log.info(f"Unpacking {image}, once: squashfuse is missing or cannot serve it")
         with SquashfsImage(image, max_entries=settings.max_image_entries) as reader:
             reader.extract(folder, processors=settings.max_processors)

@@ -11,17 +11,21 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import dataclass
 
 from enroot_py.errors import StoreError
 from enroot_py.store.file_system import explaining
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NamedTuple
+else:
+    from enroot_py.record import NamedTuple
 
 SETTING = "ENROOT_CACHE_PATH"
 _STAGE = "preparing the cache"
 
 
-@dataclass(frozen=True, slots=True)
-class CacheFolders:
+class CacheFolders(NamedTuple):
     """The folders of one user's cache. Paths are absolute and exist.
 
     Attributes:

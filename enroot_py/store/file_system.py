@@ -9,17 +9,21 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from errno import EACCES, EDQUOT, EIO, ENOSPC, EPERM, EROFS, ESTALE
 
 from enroot_py.errors import EnrootError, SpaceError, StoreError
 from enroot_py.settings import format_size as format_size
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NamedTuple
+else:
+    from enroot_py.record import NamedTuple
+
 _NAMED = (EACCES, EPERM, EROFS, ESTALE, EIO)
 
 
-@dataclass(frozen=True, slots=True)
-class FileSystem:
+class FileSystem(NamedTuple):
     """The file system that a path is on.
 
     Attributes:

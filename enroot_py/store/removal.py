@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
 import stat
 import time
 from collections.abc import Callable
@@ -26,7 +25,7 @@ _DENIED = (errno.EACCES, errno.EPERM)
 
 def unfinished_path(folder: str) -> str:
     """Return a new hidden name in `folder` for something unfinished; makes nothing."""
-    return os.path.join(folder, UNFINISHED + secrets.token_hex(8))
+    return os.path.join(folder, UNFINISHED + os.urandom(8).hex())
 
 
 def remove_tree(path: str) -> None:
@@ -55,7 +54,7 @@ def remove_tree(path: str) -> None:
 
 def _empty(root_fd: int, path: str) -> None:
     device = os.fstat(root_fd).st_dev
-    token = f".{secrets.token_hex(8)}."
+    token = f".{os.urandom(8).hex()}."
     moved = 0
     pending = _remove_files(root_fd)
     while pending:

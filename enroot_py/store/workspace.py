@@ -12,20 +12,23 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import BinaryIO
 
 from enroot_py.errors import ExistsError, NotFoundError
 from enroot_py.store.file_system import explaining
 from enroot_py.store.locks import FileLock, is_current, try_lock
 from enroot_py.store.removal import remove_tree, remove_unfinished, unfinished_path
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import BinaryIO, NamedTuple
+else:
+    from enroot_py.record import NamedTuple
+
 _NO_TMPFILE = (errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL)
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV, errno.ENOENT)
 
 
-@dataclass(frozen=True, slots=True)
-class NewFile:
+class NewFile(NamedTuple):
     """A file in the making.
 
     Attributes:
@@ -37,8 +40,7 @@ class NewFile:
     file: BinaryIO
 
 
-@dataclass(frozen=True, slots=True)
-class NewFolder:
+class NewFolder(NamedTuple):
     """A folder in the making.
 
     Attributes:

@@ -56,6 +56,14 @@ def test_only_light_modules_are_loaded(case: str) -> None:
     assert len([name for name in loaded if name.startswith("enroot_py")]) <= MOST
 
 
+def test_an_extraction_that_is_there_needs_no_reader_of_images() -> None:
+    # What store.locks and contextlib need is all there is beside.
+    light = FORBIDDEN - {"collections", "contextlib", "functools"}
+    loaded = loaded_by("import enroot_py.operations.extraction")
+    assert not {name.partition(".")[0] for name in loaded} & light
+    assert "enroot_py.squashfs.reader" not in loaded
+
+
 def test_importing_the_package_loads_one_module() -> None:
     assert loaded_by("import enroot_py") == {"enroot_py"} | loaded_by("import __future__")
 
