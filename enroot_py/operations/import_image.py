@@ -138,21 +138,24 @@ def _write_and_keep(
     key: ImageKey,
 ) -> None:
     """Write an image and a copy of it in the cache; a copy without space is no reason to fail."""
-    written = False
+    begun = written = False
     try:
         with (
             store.create(key) as new,
             GrowingCopy(output.file, new.file, reserve=image.size) as copy,
         ):
+            begun = True
             # A full file system is that of the output until the output is written.
             with explaining(output.path, stage=_STAGE, setting=_SETTING):
                 write_image(source, image, output.file, progress, copy=copy)
             written = True
             copy.finish()
     except SpaceError as error:
-        if not written:
+        if begun and not written:
             raise
         log.warn(f"The image is not kept in the cache: {error}")
+    if not written:
+        write_image(source, image, output.file, progress)
 
 
 def trim_cache(settings: Settings) -> None:

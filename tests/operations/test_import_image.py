@@ -20,6 +20,7 @@ from enroot_py.errors import (
     NotFoundError,
     PlatformError,
     SettingsError,
+    SpaceError,
     UnsupportedError,
     UsageError,
 )
@@ -144,6 +145,26 @@ def test_a_second_import_fetches_no_blob_and_makes_no_image(
     assert sha256("a.sqsh") == sha256("b.sqsh")
     assert not os.path.samefile("a.sqsh", "b.sqsh")
     assert os.stat("a.sqsh").st_nlink == 1
+
+
+def test_a_copy_that_cannot_even_be_begun_is_no_reason_to_fail(
+    registry: FakeRegistry,
+    place: Workplace,
+    messages: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    registry.images.image("t/one", "1", LAYERS)
+    import_image(uri(registry), "whole.sqsh", settings=place.settings())
+    for image in (place.cache / "images").glob("*.sqsh"):
+        image.unlink()
+
+    def refuse(*_: object, **__: object) -> object:
+        raise SpaceError("No space left while storing a finished image")
+
+    monkeypatch.setattr("enroot_py.store.images.new_file", refuse)
+    import_image(uri(registry), "a.sqsh", settings=place.settings())
+    assert sha256("a.sqsh") == sha256("whole.sqsh")
+    assert any("[WARN] The image is not kept in the cache" in line for line in messages)
 
 
 def test_other_options_use_the_layers_of_the_cache(

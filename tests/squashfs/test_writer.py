@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import random
 import stat
 import subprocess
 import sys
@@ -31,6 +33,7 @@ from tests.squashfs.trees import (
 )
 
 BLOCK = 131072
+HEAD = 4096
 
 OPTIONS = [
     "-comp zstd -Xcompression-level 1",
@@ -53,6 +56,29 @@ def test_image_holds_what_went_in(tmp_path: Path, options: str) -> None:
     items = random_items(7, count=60)
     image = write_image(tmp_path / "image", items, options)
     assert facts_of_image(image) == facts_of_items(items)
+
+
+def test_what_has_settled_does_not_change_any_more(tmp_path: Path) -> None:
+    # A duplicate is overwritten by what comes next, so its bytes have not settled.
+    rng = random.Random(5)
+    first, second = rng.randbytes(40 * BLOCK), rng.randbytes(30 * BLOCK + 7)
+    root, seen = new_directory(), []
+    with (
+        open(tmp_path / "image", "w+b", buffering=0) as file,
+        SquashfsWriter(file, SquashfsOptions(), processors=2, mkfs_time=0) as writer,
+    ):
+        for number, data in enumerate([first, second, first, first, rng.randbytes(9000), second]):
+            token = writer.add(Source(data), len(data))
+            node = Node(stat.S_IFREG, 0o644)
+            node.size, node.content = len(data), token
+            root.children[b"%d" % number] = node
+            settled = writer.settled
+            seen.append(os.pread(file.fileno(), settled, 0)[HEAD:])
+        writer.finish(root)
+    image = (tmp_path / "image").read_bytes()[HEAD:]
+    assert [image[: len(part)] for part in seen] == seen
+    assert [len(part) for part in seen] == sorted(len(part) for part in seen)
+    assert len(seen[-1]) > len(first)
 
 
 @settings(

@@ -150,7 +150,7 @@ def test_volumes_in_containers(start: Callable[..., Cluster], tmp_path: Path) ->
         {"name": "config", "mountPath": "/one file", "subPath": "key"},
         {"name": "claim", "mountPath": "/data", "subPath": "deep/er", "readOnly": True},
         {"name": "claim", "mountPath": "/data/inside", "subPath": "new"},
-        {"name": "shm", "mountPath": "/dev/shm"}, {"name": "work", "mountPath": "/work"},
+        {"name": "shm", "mountPath": "/dev/shm"}, {"name": "work", "mountPath": "/scratch"},
     ]  # fmt: skip
     volumes = [
         {"name": "config", "configMap": {"name": "c", "defaultMode": 0o555}},
@@ -160,11 +160,11 @@ def test_volumes_in_containers(start: Callable[..., Cluster], tmp_path: Path) ->
     ]
     (claim / "deep/er/inside").mkdir()
     init = {"name": "init", "image": "tools",
-            "command": ["sh", "-c", "echo '$(TEXT)' > /work/from"],
+            "command": ["sh", "-c", "echo '$(TEXT)' > /scratch/from"],
             "env": [{"name": "TEXT", "value": "init $$5"}],
-            "volumeMounts": [{"name": "work", "mountPath": "/work"}]}  # fmt: skip
+            "volumeMounts": [{"name": "work", "mountPath": "/scratch"}]}  # fmt: skip
     command = (
-        "cat /work/from '/one file' /data/data; stat -Lc %a /run/config/key; /run/config/run;"
+        "cat /scratch/from '/one file' /data/data; stat -Lc %a /run/config/key; /run/config/run;"
         "echo kept > /data/inside/out; touch /data/x 2>/dev/null || echo read-only;"
         "touch /run/config/x 2>/dev/null || echo config read-only;"
         "head -c 2000000 /dev/zero > /dev/shm/x 2>/dev/null || echo full; stat -fc %T /dev/shm"
