@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 else:
     from enroot_py.record import NamedTuple
 
+_EXEC_LIMIT = 0.5
+"""Seconds that a process may take to execute a program before we look away."""
+_VSIZE, _START_CODE, _ENV_START, _ENV_END = (number - 3 for number in (23, 26, 50, 51))
+"""Places in what `_stat_fields` returns. Source: proc_pid_stat(5)."""
+
 
 class Process(NamedTuple):
     """One process.
@@ -114,7 +119,37 @@ def format_age(age: float) -> str:
 
 def slurm_step(pid: int) -> tuple[str, str]:
     """Return the Slurm job and step that a process belongs to; "" for what cannot be told."""
-    return parse_slurm_step(_read(f"/proc/{pid}/cgroup"), _read(f"/proc/{pid}/environ"))
+    return parse_slurm_step(_read(f"/proc/{pid}/cgroup"), read_environ(pid))
+
+
+def read_environ(pid: int) -> bytes:
+    """Return a process's environment as /proc/PID/environ holds it; b"" if there is none to read.
+
+    In the middle of an execve(2) a process has new memory that nothing is in yet, and seems to have
+    no variables: those are waited for, a while.
+    """
+    deadline = time.monotonic() + _EXEC_LIMIT
+    while True:
+        try:
+            with open(f"/proc/{pid}/environ", "rb", buffering=0) as file:
+                data = file.read()
+                if not data and _is_between_programs(pid) and time.monotonic() < deadline:
+                    # Opening waits for the middle of an execve; the file stays that memory's.
+                    time.sleep(0.0002)
+                    data = file.read()
+                    if not data:
+                        continue
+                return data
+        except OSError:
+            return b""
+
+
+def _is_between_programs(pid: int) -> bool:
+    """Whether a process without variables executes a program just now, or did a moment ago."""
+    fields = _stat_fields(pid)
+    if not fields or fields[_VSIZE] == "0":
+        return False  # gone, or the kernel's
+    return fields[_START_CODE] == "0" or fields[_ENV_START] != fields[_ENV_END]
 
 
 def parse_slurm_step(cgroup: bytes, environ: bytes) -> tuple[str, str]:

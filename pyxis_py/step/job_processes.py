@@ -11,6 +11,8 @@ import os
 import signal
 import time
 
+from enroot_py.linux.processes import read_environ
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -21,8 +23,11 @@ _PATIENCE = 5.0  # seconds for killed processes to end
 def end_job_processes(job: int) -> None:
     """Kill what this user has left in containers of a job, and wait for the end."""
     deadline = time.monotonic() + _PATIENCE
-    # A process may have started another one while we looked.
-    while (pids := find_job_processes(job)) and time.monotonic() < deadline:
+    missed = 0
+    # Two looks without any: a process that had just been forked is in no list, and its parent gone.
+    while missed < 2 and time.monotonic() < deadline:
+        pids = find_job_processes(job)
+        missed = 0 if pids else missed + 1
         end_processes(pids)
 
 
@@ -76,7 +81,7 @@ def belongs_to_job(cgroup: str, variables: Mapping[str, str], job: int) -> bool:
 
 
 def _variables(pid: int) -> dict[str, str]:
-    items = _read(pid, "environ").split("\0")
+    items = read_environ(pid).decode("utf-8", "surrogateescape").split("\0")
     return dict(item.partition("=")[::2] for item in items if item.startswith("SLURM_"))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -60,3 +61,20 @@ def test_only_what_is_in_containers_of_the_job_is_ended() -> None:
             end_job_processes(job + 1)
             for process in (ours, other, host):
                 process.kill()
+
+
+@pytest.mark.kernel
+def test_what_executes_a_program_just_now_belongs_to_its_job(tmp_path: Path) -> None:
+    """In the middle of it /proc knows no variables, for a tenth of the time of this chain."""
+    job = 2 * 10**6 + os.getpid()
+    chain = tmp_path / "chain"
+    chain.write_text('exec sh "$0"\n')
+    environ = {"PATH": "/usr/bin:/bin", "SLURM_JOB_ID": str(job)}
+    with subprocess.Popen(["unshare", "-Ur", "sh", chain], env=environ) as process:
+        try:
+            while not find_job_processes(job):
+                assert process.poll() is None
+            for _ in range(200):
+                assert find_job_processes(job) == [process.pid]
+        finally:
+            process.kill()

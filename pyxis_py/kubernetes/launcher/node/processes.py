@@ -6,6 +6,7 @@ import errno
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, NoReturn
 
@@ -14,6 +15,13 @@ from pyxis_py.kubernetes.launcher.wire.loop import Loop
 
 FALLBACK_FOLDER = "/tmp"
 """Where a task starts whose working directory is not there, as under Slurm."""
+MOST_PASSES = 20
+"""How often what a step has left is looked for: a program that forks without end outruns us."""
+EXEC_LIMIT = 0.5
+"""Seconds that a process may take to execute a program before we look away."""
+
+_VSIZE, _START_CODE, _ENV_START, _ENV_END = (number - 3 for number in (23, 26, 50, 51))
+"""Places in what follows the name in /proc/PID/stat. Source: proc_pid_stat(5)."""
 
 
 class Program(NamedTuple):
@@ -155,28 +163,67 @@ def find_processes(marks: Mapping[str, str], sessions: Sequence[int]) -> list[in
     wanted = {f"{name}={value}".encode("utf-8", "surrogateescape") for name, value in marks.items()}
     found = []
     own = os.getpid()
-    for name in os.listdir("/proc"):
-        if not name.isdecimal() or int(name) == own:
+    for pid in map(int, filter(str.isdecimal, os.listdir("/proc"))):
+        fields = _stat_fields(pid)
+        if pid == own or not fields or fields[0] == b"Z":
             continue
-        try:
-            with open(f"/proc/{name}/stat", "rb") as file:
-                fields = file.read().rpartition(b")")[2].split()
-            if fields[0] == b"Z":
-                continue
-            if int(fields[3]) not in sessions:
-                with open(f"/proc/{name}/environ", "rb") as file:
-                    if not wanted or not wanted <= set(file.read().split(b"\0")):
-                        continue
-        except (OSError, IndexError, ValueError):  # gone, or somebody else's
-            continue
-        found.append(int(name))
+        if int(fields[3]) in sessions or (wanted and wanted <= _environment(pid)):
+            found.append(pid)
     return found
 
 
 def kill_processes(marks: Mapping[str, str], sessions: Sequence[int]) -> None:
-    """Kill what is left of a step."""
-    for pid in find_processes(marks, sessions):
+    """Kill what is left of a step, and what that has started while we looked."""
+    killed: set[int] = set()
+    missed = 0
+    for _ in range(MOST_PASSES):
+        found = set(find_processes(marks, sessions)) - killed
+        for pid in found:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except (ProcessLookupError, PermissionError):
+                pass
+        killed |= found
+        # Once is not enough: one that had just been forked is not in the list, and its parent gone.
+        missed = 0 if found else missed + 1
+        if missed == 2:
+            return
+
+
+def _environment(pid: int) -> set[bytes]:
+    """The variables of a process; none if it is gone, somebody else's, or the kernel's.
+
+    In the middle of an execve(2) a process has new memory that nothing is in yet, and seems to have
+    neither arguments nor variables: what it has is known a moment later.
+    """
+    deadline = time.monotonic() + EXEC_LIMIT
+    while True:
         try:
-            os.kill(pid, signal.SIGKILL)
-        except (ProcessLookupError, PermissionError):
-            pass
+            with open(f"/proc/{pid}/environ", "rb", buffering=0) as file:
+                data = file.read()
+                if not data and _is_between_programs(pid) and time.monotonic() < deadline:
+                    # Opening waits for the middle of an execve; the file stays that memory's.
+                    time.sleep(0.0002)
+                    data = file.read()
+                    if not data:
+                        continue
+                return set(data.split(b"\0"))
+        except OSError:
+            return set()
+
+
+def _is_between_programs(pid: int) -> bool:
+    """Whether a process without variables executes a program just now, or did a moment ago."""
+    fields = _stat_fields(pid)
+    if not fields or fields[_VSIZE] == b"0":
+        return False  # gone, or the kernel's
+    return fields[_START_CODE] == b"0" or fields[_ENV_START] != fields[_ENV_END]
+
+
+def _stat_fields(pid: int) -> list[bytes]:
+    """The fields of /proc/PID/stat from the third one on, none if the process is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()
+    except OSError:
+        return []

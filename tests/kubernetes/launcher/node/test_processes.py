@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from pyxis_py.kubernetes.launcher.node.processes import (
     Processes,
     Program,
     find_processes,
+    kill_processes,
     signal_group,
 )
 from pyxis_py.kubernetes.launcher.wire.loop import Loop
@@ -112,3 +115,39 @@ def test_processes_are_found_by_session_and_by_all_marks() -> None:
             assert find_processes({}, []) == []
         finally:
             process.kill()
+
+
+def test_a_process_that_executes_a_program_just_now_is_found(tmp_path: Path) -> None:
+    """In the middle of it /proc knows no variables, for a tenth of the time of this chain."""
+    chain = tmp_path / "chain"
+    chain.write_text('exec sh "$0"\n')
+    with subprocess.Popen(["sh", chain], env={"MARK": str(tmp_path), **PATH}) as process:
+        try:
+            for _ in range(200):
+                assert find_processes({"MARK": str(tmp_path)}, []) == [process.pid]
+        finally:
+            process.kill()
+
+
+def test_a_program_without_variables_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would be without end here."""
+    monkeypatch.setattr("pyxis_py.kubernetes.launcher.node.processes.EXEC_LIMIT", math.inf)
+    with subprocess.Popen(["sleep", "60"], env={}) as process:
+        try:
+            assert find_processes({"MARK": "1"}, []) == []
+        finally:
+            process.kill()
+
+
+def test_what_flees_by_forking_is_killed_as_well(tmp_path: Path) -> None:
+    """Each runner starts the next in a session of its own and ends; the 200th comes through."""
+    runner = tmp_path / "runner"
+    runner.write_text(
+        'sleep 0.005; [ "$1" -lt 200 ] || exec touch "$0.end"; setsid sh "$0" $(($1 + 1)) & exit\n'
+    )
+    subprocess.run(["sh", runner, "0"], env={"MARK": str(tmp_path), **PATH}, check=True)
+    kill_processes({"MARK": str(tmp_path)}, [])
+    deadline = time.monotonic() + 20
+    while find_processes({"MARK": str(tmp_path)}, []) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not (tmp_path / "runner.end").exists()
