@@ -70,6 +70,7 @@ _EXPORTS = {
     "load": "enroot_py.operations.load",
     "load_settings": "enroot_py.settings",
     "parse_mount": "enroot_py.plan.fstab",
+    "read_environ": "enroot_py.linux.processes",
     "remove": "enroot_py.operations.remove",
     "run_joined": "enroot_py.operations.join",
     "set_log_sink": "enroot_py.log:set_sink",
@@ -109,6 +110,7 @@ if TYPE_CHECKING:
     from enroot_py.errors import UnsupportedError as UnsupportedError
     from enroot_py.errors import UsageError as UsageError
     from enroot_py.linux.kernel import Kernel as Kernel
+    from enroot_py.linux.processes import read_environ as read_environ
     from enroot_py.linux.seccomp import filter_program as filter_program
     from enroot_py.log import set_sink
     from enroot_py.operations.containers import ContainerStatus as ContainerStatus

@@ -11,7 +11,7 @@ import os
 import signal
 import time
 
-from enroot_py.linux.processes import read_environ
+from enroot_py import read_environ
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
