@@ -27,6 +27,8 @@ class FlagOption(NamedTuple):
         value: what a flag without argument stands for: "1" or "0".
         env: the variable that supplies the value where the flag is not given; "" for none.
         ours: whether NVIDIA's plugin lacks it.
+        plain: the form of values that are right beyond doubt: srun starts no interpreter to check
+            them (spank_shim/plain.c); "" where there is none.
     """
 
     name: str
@@ -36,6 +38,7 @@ class FlagOption(NamedTuple):
     value: str = ""
     env: str = ""
     ours: bool = False
+    plain: str = ""
 
     @property
     def takes_argument(self) -> bool:
@@ -49,79 +52,79 @@ OPTIONS: tuple[FlagOption, ...] = (
         "container-image", _IMAGE,
         "run in this image: a reference as enroot takes it, or the path of a squashfs image on the "
         "compute node",
-        "image", env="PYXIS_CONTAINER_IMAGE",
+        "image", env="PYXIS_CONTAINER_IMAGE", plain="path",
     ),
     FlagOption(
         "container-mounts", "SRC:DST[:FLAGS][,SRC:DST...]",
         'bind mounts inside the container; flags are joined with "+", as in "ro+rprivate"',
-        "mounts", env="PYXIS_CONTAINER_MOUNTS",
+        "mounts", env="PYXIS_CONTAINER_MOUNTS", plain="mounts",
     ),
     FlagOption(
         "container-workdir", "PATH",
         "start in this directory of the container",
-        "workdir", env="PYXIS_CONTAINER_WORKDIR",
+        "workdir", env="PYXIS_CONTAINER_WORKDIR", plain="path",
     ),
     FlagOption(
         "container-name", "NAME[:auto|create|exec|no_exec]",
         "keep the container under this name, and use the one that has it already; containers "
         "without a name are gone when the step ends",
-        "name", env="PYXIS_CONTAINER_NAME",
+        "name", env="PYXIS_CONTAINER_NAME", plain="name",
     ),
     FlagOption(
         "container-save", "PATH",
         "write the container's state to this squashfs image on the compute node when the step ends",
-        "save", env="PYXIS_CONTAINER_SAVE",
+        "save", env="PYXIS_CONTAINER_SAVE", plain="path",
     ),
     FlagOption(
         "container-mount-home", "",
         "mount the user's home directory (the site's settings may do so already)",
-        "mount_home", "1", env="PYXIS_CONTAINER_MOUNT_HOME",
+        "mount_home", "1", env="PYXIS_CONTAINER_MOUNT_HOME", plain="switch",
     ),
     FlagOption(
         "no-container-mount-home", "",
         "do not mount the user's home directory",
-        "mount_home", "0",
+        "mount_home", "0", plain="switch",
     ),
     FlagOption(
         "container-remap-root", "",
         "be root inside the container; outside it nothing changes",
-        "remap_root", "1", env="PYXIS_CONTAINER_REMAP_ROOT",
+        "remap_root", "1", env="PYXIS_CONTAINER_REMAP_ROOT", plain="switch",
     ),
     FlagOption(
         "no-container-remap-root", "",
         "be the same user inside the container",
-        "remap_root", "0",
+        "remap_root", "0", plain="switch",
     ),
     FlagOption(
         "container-entrypoint", "",
         "run the image's entrypoint first",
-        "entrypoint", "1", env="PYXIS_CONTAINER_ENTRYPOINT",
+        "entrypoint", "1", env="PYXIS_CONTAINER_ENTRYPOINT", plain="switch",
     ),
     FlagOption(
         "no-container-entrypoint", "",
         "do not run the image's entrypoint",
-        "entrypoint", "0",
+        "entrypoint", "0", plain="switch",
     ),
     FlagOption(
         "container-entrypoint-log", "",
         "print what the entrypoint prints",
-        "entrypoint_log", "1", env="PYXIS_CONTAINER_ENTRYPOINT_LOG",
+        "entrypoint_log", "1", env="PYXIS_CONTAINER_ENTRYPOINT_LOG", plain="switch",
     ),
     FlagOption(
         "container-writable", "",
         "make the container's root filesystem writable",
-        "writable", "1", env="PYXIS_CONTAINER_WRITABLE",
+        "writable", "1", env="PYXIS_CONTAINER_WRITABLE", plain="switch",
     ),
     FlagOption(
         "container-readonly", "",
         "make the container's root filesystem read-only",
-        "writable", "0", env="PYXIS_CONTAINER_READONLY",
+        "writable", "0", env="PYXIS_CONTAINER_READONLY", plain="switch",
     ),
     FlagOption(
         "container-env", "NAME[,NAME...]",
         "variables of the job that win over those of the image, and that the entrypoint sees; all "
         "others of the job are passed on unless the image sets them",
-        "env", env="PYXIS_CONTAINER_ENV",
+        "env", env="PYXIS_CONTAINER_ENV", plain="variables",
     ),
     FlagOption(
         "container-unshare", "NS[,NS...]",
@@ -176,8 +179,10 @@ def emit_c() -> str:
         usage = _c_string(f"[pyxis] {option.usage}")
         has_argument = int(option.takes_argument)
         environ = _c_string(option.env) if option.env else "NULL"
+        plain = f"PLAIN_{(option.plain or 'none').upper()}"
         lines.append(
-            f"X({number}, {_c_string(option.name)}, {arginfo}, {has_argument}, {usage}, {environ})"
+            f"X({number}, {_c_string(option.name)}, {arginfo}, {has_argument}, {usage}, {environ},"
+            f" {_c_string(option.field)}, {plain})"
         )
     return "\n".join(lines) + "\n"
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cleanup.h"
+#include "plain.h"
 
 struct given {
 	int number;
@@ -67,15 +68,19 @@ static int record(int number, const char *value, int remote)
 	return 0;
 }
 
-#define X(number, name, arginfo, has_arg, usage, variable) \
+#define X(number, name, arginfo, has_arg, usage, variable, field, plain) \
 	{ (char *)(name), (char *)(arginfo), (char *)(usage), has_arg, number, record },
 static struct spank_option table[] = {
 #include "options_table.h"
 };
 #undef X
 
-#define X(number, name, arginfo, has_arg, usage, variable) variable,
-static const char *const variables[] = {
+#define X(number, name, arginfo, has_arg, usage, variable, field, plain) { variable, field, plain },
+static const struct {
+	const char *variable;
+	const char *field;
+	enum plain plain;
+} facts[] = {
 #include "options_table.h"
 };
 #undef X
@@ -112,9 +117,37 @@ bool options_any(spank_t spank)
 	if (first != NULL)
 		return true;
 	for (size_t i = 0; i < OPTIONS; ++i)
-		if (variables[i] != NULL && is_set(spank, variables[i]))
+		if (facts[i].variable != NULL && is_set(spank, facts[i].variable))
 			return true;
 	return false;
+}
+
+static bool is_only_one(const struct given *one)
+{
+	const char *field = facts[one->number].field;
+
+	for (const struct given *given = first; given != NULL; given = given->next)
+		if (given != one && strcmp(facts[given->number].field, field) == 0)
+			return false;
+	return true;
+}
+
+bool options_plain(spank_t spank)
+{
+	bool enabled = false;
+
+	for (size_t i = 0; i < OPTIONS; ++i)
+		if (facts[i].variable != NULL && is_set(spank, facts[i].variable))
+			return false;
+	for (const struct given *given = first; given != NULL; given = given->next) {
+		const char *field = facts[given->number].field;
+
+		if (!is_plain(facts[given->number].plain, given->value) || !is_only_one(given))
+			return false;
+		if (strcmp(field, "image") == 0 || strcmp(field, "name") == 0)
+			enabled = true;
+	}
+	return enabled;
 }
 
 void options_add(struct request *request)

@@ -13,6 +13,13 @@ int options_register(spank_t spank);
 /* Whether a flag was given, or a variable that stands for one is in the environment. */
 bool options_any(spank_t spank);
 
+/*
+ * Whether nothing about the flags can be wrong, and nothing has to be asked, as far as can be told
+ * before the nodes see them: an image's path, not one of a registry, or a container's name, and each
+ * further flag once and in its plainest form. What is not plain may be right as well.
+ */
+bool options_plain(spank_t spank);
+
 /* Add the flags to a request, in the order given. */
 void options_add(struct request *request);
 

@@ -93,13 +93,13 @@ def test_a_bad_answer_fails_the_task_and_says_so(harness: Harness, name: str) ->
 @pytest.mark.parametrize("name", ["no answer", "cut off", "an error of its own", "noise", "killed"])
 def test_at_submission_it_ends_the_command(harness: Harness, name: str) -> None:
     body, said = ANSWERS[name]
-    played = harness.play("local", "--0=/image.sqsh", harness.keeper(body.replace("ready()", "")))
+    played = harness.play("local", "--0=ubuntu", harness.keeper(body.replace("ready()", "")))
     assert (played.status, sound(played.err)) == (1, True), played
     assert said in played.err
 
 
 def test_a_keeper_that_hangs_at_submission_is_ended(harness: Harness) -> None:
-    played = harness.play("local", "--0=/image.sqsh", harness.keeper("time.sleep(600)"))
+    played = harness.play("local", "--0=ubuntu", harness.keeper("time.sleep(600)"))
     assert played.status == 1
     assert "took too long" in played.err
 
