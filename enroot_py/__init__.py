@@ -72,6 +72,7 @@ _EXPORTS = {
     "parse_mount": "enroot_py.plan.fstab",
     "read_environ": "enroot_py.linux.processes",
     "remove": "enroot_py.operations.remove",
+    "remove_unfinished": "enroot_py.operations.remove",
     "run_joined": "enroot_py.operations.join",
     "set_log_sink": "enroot_py.log:set_sink",
     "spawn": "enroot_py.operations.spawn",
@@ -128,6 +129,7 @@ if TYPE_CHECKING:
     from enroot_py.operations.load import load as load
     from enroot_py.operations.progress import Progress as Progress
     from enroot_py.operations.remove import remove as remove
+    from enroot_py.operations.remove import remove_unfinished as remove_unfinished
     from enroot_py.operations.spawn import Container as Container
     from enroot_py.operations.spawn import spawn as spawn
     from enroot_py.operations.start import start as start

@@ -9,8 +9,8 @@ import os
 
 from enroot_py.errors import NotFoundError
 from enroot_py.settings import Settings, load_settings
+from enroot_py.store import removal
 from enroot_py.store.containers import find_container
-from enroot_py.store.removal import remove_container
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,7 +46,21 @@ def remove(name: str, *, settings: Settings | None = None) -> None:
     """
     settings = settings or load_settings()
     path = find_removable(name, settings=settings)
-    remove_container(path, as_mapped=_as_mapped_root)
+    removal.remove_container(path, as_mapped=_as_mapped_root)
+
+
+def remove_unfinished(*, settings: Settings | None = None) -> None:
+    """Remove what killed processes left unfinished among containers and in the cache.
+
+    Nothing that is still in the making. What works in a folder does the same there; this is for the
+    end of a job after which nobody may come.
+    """
+    settings = settings or load_settings()
+    from enroot_py.store.cache_folders import find_cache
+    from enroot_py.store.trimming import remove_unfinished_of
+
+    removal.remove_unfinished(settings.data_path)
+    remove_unfinished_of(find_cache(settings.cache_path))
 
 
 def _as_mapped_root(action: Callable[[], None]) -> None:

@@ -70,8 +70,7 @@ def prune(folders: CacheFolders) -> list[CacheEntry]:
     That is: blobs that belong to no image the cache knows, downloads that were interrupted more
     than a day ago, and whatever killed processes left unfinished.
     """
-    for folder in (folders.images, folders.extracted, folders.private, *folders.layouts):
-        remove_unfinished(folder)
+    remove_unfinished_of(folders)
     oldest = time.time() - _FRESH
     unneeded = [
         entry
@@ -79,6 +78,12 @@ def prune(folders: CacheFolders) -> list[CacheEntry]:
         if entry.kind == BLOB and not entry.references and entry.used < oldest
     ]
     return remove_stale_partials(folders) + _remove_all(folders, unneeded)
+
+
+def remove_unfinished_of(folders: CacheFolders) -> None:
+    """Remove what killed processes left unfinished in a cache, but nothing still in the making."""
+    for folder in (folders.images, folders.extracted, folders.private, *folders.layouts):
+        remove_unfinished(folder)
 
 
 def remove_recompressed(folders: CacheFolders) -> list[CacheEntry]:

@@ -13,7 +13,7 @@ import ast
 import os
 import shutil
 
-from enroot_py import EnrootError, NotFoundError, containers, remove
+from enroot_py import EnrootError, NotFoundError, containers, remove, remove_unfinished
 from pyxis_py.site_packages import add_libraries
 from pyxis_py.step.job_processes import end_job_processes, end_processes
 from pyxis_py.step.plan import belongs_to_job
@@ -117,6 +117,8 @@ def clean_job(job: int, settings: Settings, *, folder: str, named: bool) -> list
             # Those that another job has joined to it: it ends with this one.
             end_processes([process.pid for process in status.processes])
             failed += _remove(status.name, settings)
+    # Unpacking that was killed, too: the next step of this user may come late, or never.
+    remove_unfinished(settings=settings)
     try:
         names = os.listdir(folder)
     except FileNotFoundError:

@@ -1,0 +1,36 @@
+"""What a job's end removes."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from enroot_py import load_settings
+from enroot_py.store.cache_folders import open_cache
+from enroot_py.store.locks import FileLock
+from pyxis_py.step.cleanup import clean_job
+
+
+def unfinished(folder: Path, name: str) -> Path:
+    path = folder / f".enroot.{name}"
+    (path / "etc").mkdir(parents=True)
+    (path / "etc/passwd").write_text("root\n")
+    path.with_name(path.name + ".lock").touch()
+    return path
+
+
+def test_what_was_being_unpacked_when_it_was_killed_is_removed(tmp_path: Path) -> None:
+    paths = {"ENROOT_DATA_PATH": tmp_path / "data", "ENROOT_CACHE_PATH": tmp_path / "cache"}
+    settings = load_settings({"HOME": str(tmp_path), **{k: str(v) for k, v in paths.items()}})
+    (tmp_path / "data").mkdir(mode=0o700)
+    cache = open_cache(settings.cache_path)
+    folders = [tmp_path / "data", Path(cache.extracted), Path(cache.images)]
+    for folder in folders:
+        unfinished(folder, "killed")
+    busy = unfinished(Path(cache.extracted), "busy")
+    (Path(cache.extracted) / "finished").mkdir()
+    with FileLock(f"{busy}.lock"):
+        assert clean_job(7, settings, folder=str(tmp_path / "run"), named=False) == []
+    left = [sorted(os.listdir(folder)) for folder in folders]
+    assert left == [[], [".enroot.busy", "finished"], []]
+    assert (busy / "etc/passwd").exists()
