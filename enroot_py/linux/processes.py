@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 else:
     from enroot_py.record import NamedTuple
 
-_EXEC_LIMIT = 0.5
+EXEC_LIMIT = 0.5
 """Seconds that a process may take to execute a program before we look away."""
 _VSIZE, _START_CODE, _ENV_START, _ENV_END = (number - 3 for number in (23, 26, 50, 51))
 """Places in what `_stat_fields` returns. Source: proc_pid_stat(5)."""
@@ -119,22 +119,28 @@ def format_age(age: float) -> str:
 
 def slurm_step(pid: int) -> tuple[str, str]:
     """Return the Slurm job and step that a process belongs to; "" for what cannot be told."""
-    return parse_slurm_step(_read(f"/proc/{pid}/cgroup"), read_environ(pid))
+    cgroup = _read(f"/proc/{pid}/cgroup")
+    return parse_slurm_step(cgroup, b"" if b"/job_" in cgroup else read_environ(pid))
 
 
-def read_environ(pid: int) -> bytes:
+def read_environ(pid: int, *, deadline: float | None = None) -> bytes:
     """Return a process's environment as /proc/PID/environ holds it; b"" if there is none to read.
 
     In the middle of an execve(2) a process has new memory that nothing is in yet, and seems to have
-    no variables: those are waited for, a while.
+    no variables: those are waited for.
+
+    Args:
+        deadline: until when, by the monotonic clock; half a second from now if None.
     """
-    deadline = time.monotonic() + _EXEC_LIMIT
+    if deadline is None:
+        deadline = time.monotonic() + EXEC_LIMIT
     while True:
         try:
             with open(f"/proc/{pid}/environ", "rb", buffering=0) as file:
                 data = file.read()
                 if not data and _is_between_programs(pid) and time.monotonic() < deadline:
-                    # Opening waits for the middle of an execve; the file stays that memory's.
+                    # open(2) waits until execve lets go of a lock, which it does just before it
+                    # copies the variables; the open file is that memory's (fs/exec.c).
                     time.sleep(0.0002)
                     data = file.read()
                     if not data:

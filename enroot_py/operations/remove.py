@@ -52,8 +52,8 @@ def remove(name: str, *, settings: Settings | None = None) -> None:
 def remove_unfinished(*, settings: Settings | None = None) -> None:
     """Remove what killed processes left unfinished among containers and in the cache.
 
-    Nothing that is still in the making. What works in a folder does the same there; this is for the
-    end of a job after which nobody may come.
+    Nothing that is still in the making, and nothing of the user's subordinate ids. Whoever makes a
+    container or an extraction does this first; the end of a job does, because nobody may come next.
     """
     settings = settings or load_settings()
     from enroot_py.store.cache_folders import find_cache

@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 else:
     from enroot_py.record import NamedTuple
 
+NETWORK_KINDS = (
+    "nfs", "nfs4", "lustre", "gpfs", "beegfs", "cifs", "smb3", "ceph", "9p", "fuse.sshfs",
+)  # fmt: skip
+"""Types of file systems that several machines may share."""
+
 _NAMED = (EACCES, EPERM, EROFS, ESTALE, EIO)
 
 

@@ -14,12 +14,14 @@ from collections.abc import Callable
 
 from enroot_py.errors import BusyError, NotFoundError, StoreError, UnsupportedError
 from enroot_py.store.containers import RootfsLock, find_processes
+from enroot_py.store.file_system import NETWORK_KINDS, find_file_system
 from enroot_py.store.locks import FileLock, is_current, try_lock
 
 UNFINISHED = ".enroot."
 """What the names of unfinished and of doomed files and folders begin with."""
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FRESH = 24 * 3600.0  # seconds
 _DENIED = (errno.EACCES, errno.EPERM)
 
 
@@ -221,15 +223,22 @@ class _ExclusiveUse:
 def remove_unfinished(folder: str) -> None:
     """Remove what killed processes left unfinished in `folder`, but nothing still in the making.
 
-    Never fails: what cannot be removed is in nobody's way.
+    Locks tell. On a network file system they may be each machine's own (Lustre's localflock, NFS's
+    local_lock), or none: there, what is younger than a day stays. Never fails: what cannot be
+    removed is in nobody's way.
     """
+    newest = float("inf")
     try:
         names = [name for name in os.listdir(folder) if name.startswith(UNFINISHED)]
+        if names and find_file_system(folder).kind in NETWORK_KINDS:
+            newest = time.time() - _FRESH
     except OSError:
         return
     for name in names:
+        path = os.path.join(folder, name)
         try:
-            _remove_leftover(os.path.join(folder, name))
+            if os.lstat(path).st_mtime <= newest:
+                _remove_leftover(path)
         except (OSError, StoreError):
             # Another user's, or another process is removing it at this very moment.
             continue

@@ -117,12 +117,10 @@ def clean_job(job: int, settings: Settings, *, folder: str, named: bool) -> list
             # Those that another job has joined to it: it ends with this one.
             end_processes([process.pid for process in status.processes])
             failed += _remove(status.name, settings)
-    # Unpacking that was killed, too: the next step of this user may come late, or never.
-    remove_unfinished(settings=settings)
     try:
         names = os.listdir(folder)
     except FileNotFoundError:
-        return failed
+        names = []
     for name in names:
         if name.startswith(f"{job}."):
             path = os.path.join(folder, name)
@@ -130,6 +128,12 @@ def clean_job(job: int, settings: Settings, *, folder: str, named: bool) -> list
                 shutil.rmtree(path, ignore_errors=True)
             else:
                 os.unlink(path)
+    # Unpacking that was killed, too: the next step of this user may come late, or never. The last
+    # thing, as a large tree, or a folder that does not answer, may take more time than there is.
+    try:
+        remove_unfinished(settings=settings)
+    except OSError as error:
+        failed.append(f"cannot look for unfinished work: {error}")
     return failed
 
 

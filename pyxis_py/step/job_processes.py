@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 _PATIENCE = 5.0  # seconds for killed processes to end
+_EXEC_PATIENCE = 0.5  # seconds of a search, for processes that execute a program just then
 
 
 def end_job_processes(job: int) -> None:
@@ -49,14 +50,14 @@ def find_job_processes(job: int) -> list[int]:
     """Return the processes of this user that are in containers of a job."""
     own = _user_namespace("self")
     inside: dict[int, str] = {}
-    for name in filter(str.isdecimal, os.listdir("/proc")):
-        namespace = _user_namespace(name)
-        if namespace not in ("", own) and not _has_ended(int(name)):
-            inside[int(name)] = namespace
+    # The newest first: those that flee by forking are the last in the list.
+    for pid in sorted(map(int, filter(str.isdecimal, os.listdir("/proc"))), reverse=True):
+        namespace = _user_namespace(str(pid))
+        if namespace not in ("", own) and not _has_ended(pid):
+            inside[pid] = namespace
+    deadline = time.monotonic() + _EXEC_PATIENCE
     shared = {
-        namespace
-        for pid, namespace in inside.items()
-        if belongs_to_job(_read(pid, "cgroup"), _variables(pid), job)
+        namespace for pid, namespace in inside.items() if _is_of_job(pid, job, deadline=deadline)
     }
     return [pid for pid, namespace in inside.items() if namespace in shared]
 
@@ -80,8 +81,14 @@ def belongs_to_job(cgroup: str, variables: Mapping[str, str], job: int) -> bool:
     return 0 <= job - int(first) < max(int(groups), 1)
 
 
-def _variables(pid: int) -> dict[str, str]:
-    items = read_environ(pid).decode("utf-8", "surrogateescape").split("\0")
+def _is_of_job(pid: int, job: int, *, deadline: float) -> bool:
+    cgroup = _read(pid, "cgroup")
+    # Where the cgroup tells, the variables are not needed, for which one may have to wait.
+    return belongs_to_job(cgroup, {} if "/job_" in cgroup else _variables(pid, deadline), job)
+
+
+def _variables(pid: int, deadline: float) -> dict[str, str]:
+    items = read_environ(pid, deadline=deadline).decode("utf-8", "surrogateescape").split("\0")
     return dict(item.partition("=")[::2] for item in items if item.startswith("SLURM_"))
 
 

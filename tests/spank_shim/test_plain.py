@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 
 import pytest
 
@@ -90,18 +91,24 @@ def test_a_command_line_of_several_components_is_read(harness: Harness, refusing
 
 def test_the_keeper_refuses_nothing_that_is_plain(harness: Harness) -> None:
     rng = random.Random(7)
-    pieces = ["/a", "/", "./b", ".", ":", ",", "x", "A1", "_", "-", "1", "ro", "+", "@", "é", " "]
-    plain = 0
-    for _ in range(600):
-        flags = [IMAGE] if rng.random() < 0.8 else []
-        for option in rng.sample(OPTIONS, rng.randint(1, 2)):
+    pieces = ["/a", "/", "./b", ".", ":", ",", "x", "A1", "_", "-", "1", "ro", "+", "@", "é", " ",
+              "=", "tmpfs", "\n", "\udcff", "y" * 199, "/a:/b", "/c,", "A,"]  # fmt: skip
+    likely = [option for option in OPTIONS if option.plain not in ("", "switch")]
+    plain: Counter[str] = Counter()
+    for _ in range(800):
+        first = rng.choice(likely if rng.random() < 0.8 else OPTIONS)
+        flags = [] if first.field == "image" or rng.random() < 0.1 else [IMAGE]
+        for option in (first, *rng.sample(OPTIONS, rng.randint(0, 1))):
             value = "".join(rng.choices(pieces, k=rng.randint(0, 4)))
             flags.append(f"{option.name}={value if option.takes_argument else ''}")
-        if harness.play("local", *words(flags), "python=/bin/false").status:
+        played = harness.play("local", *words(flags), "python=/bin/false")
+        assert "Sanitizer" not in played.err and "runtime error" not in played.err, played.err
+        if played.status:
             continue
-        plain += 1
+        plain[first.plain] += 1
         given = [("option", word.removeprefix("--")) for word in words(flags)]
         pairs = [("version", VERSION), *given, ("context", "srun"), ("command", "srun")]
         request = Request(encode_records(pairs), tell=lambda text: None)
         assert submit(request) == ([], []), flags
-    assert plain > 50
+    forms = {option.plain for option in OPTIONS if option.plain}
+    assert all(plain[form] >= 5 for form in forms), plain

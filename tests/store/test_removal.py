@@ -12,6 +12,7 @@ import pytest
 
 from enroot_py.errors import BusyError, NotFoundError, StoreError
 from enroot_py.store.containers import RootfsLock
+from enroot_py.store.file_system import find_file_system
 from enroot_py.store.locks import FileLock
 from enroot_py.store.removal import (
     remove_container,
@@ -200,3 +201,22 @@ def test_looking_for_leftovers_never_fails(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / ".enroot.fifo")
     remove_unfinished(str(tmp_path))
     assert len(os.listdir(tmp_path)) == 2
+
+
+def test_on_a_network_file_system_what_is_young_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another machine may be making it: locks can be each machine's own there."""
+    real = find_file_system(str(tmp_path))
+    monkeypatch.setattr(
+        "enroot_py.store.removal.find_file_system", lambda path: real._replace(kind="lustre")
+    )
+    for name in ("young", "old"):
+        path = tmp_path / f".enroot.{name}"
+        (path / "etc").mkdir(parents=True)
+        path.with_name(f"{path.name}.lock").touch()
+    two_days_ago = os.stat(tmp_path).st_mtime - 2 * 86400
+    for path in (tmp_path / ".enroot.old", tmp_path / ".enroot.old.lock"):
+        os.utime(path, (two_days_ago, two_days_ago))
+    remove_unfinished(str(tmp_path))
+    assert sorted(os.listdir(tmp_path)) == [".enroot.young", ".enroot.young.lock"]

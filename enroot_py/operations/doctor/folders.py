@@ -11,7 +11,7 @@ import stat
 from enroot_py.operations.doctor.findings import Finding, fault, note, ok
 from enroot_py.operations.info import describe_path, setting_paths
 from enroot_py.settings import Settings, config_files, format_size
-from enroot_py.store.file_system import FileSystem
+from enroot_py.store.file_system import NETWORK_KINDS, FileSystem
 
 _LOW = 2**30  # bytes; less free space than any image worth running needs
 
@@ -21,7 +21,6 @@ _HOLDS = {
     "ENROOT_TEMP_PATH": "unfinished work",
     "ENROOT_RUNTIME_PATH": "running containers",
 }
-_NETWORK = ("nfs", "nfs4", "lustre", "gpfs", "beegfs", "cifs", "smb3", "ceph", "9p", "fuse.sshfs")
 
 
 def examine_configuration(settings: Settings) -> Finding:
@@ -134,7 +133,7 @@ def _elsewhere(variable: str) -> str:
 
 
 def _is_network(file_system: FileSystem) -> bool:
-    return file_system.kind in _NETWORK
+    return file_system.kind in NETWORK_KINDS
 
 
 def _is_open_to_others(path: str) -> bool:

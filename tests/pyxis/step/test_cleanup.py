@@ -10,6 +10,8 @@ from enroot_py.store.cache_folders import open_cache
 from enroot_py.store.locks import FileLock
 from pyxis_py.step.cleanup import clean_job
 
+NO_JOB = 3 * 10**6 + os.getpid()
+
 
 def unfinished(folder: Path, name: str) -> Path:
     path = folder / f".enroot.{name}"
@@ -30,7 +32,7 @@ def test_what_was_being_unpacked_when_it_was_killed_is_removed(tmp_path: Path) -
     busy = unfinished(Path(cache.extracted), "busy")
     (Path(cache.extracted) / "finished").mkdir()
     with FileLock(f"{busy}.lock"):
-        assert clean_job(7, settings, folder=str(tmp_path / "run"), named=False) == []
+        assert clean_job(NO_JOB, settings, folder=str(tmp_path / "run"), named=False) == []
     left = [sorted(os.listdir(folder)) for folder in folders]
     assert left == [[], [".enroot.busy", "finished"], []]
     assert (busy / "etc/passwd").exists()

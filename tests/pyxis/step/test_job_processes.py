@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -50,8 +51,9 @@ def test_only_what_is_in_containers_of_the_job_is_ended() -> None:
 
     with begin(inside, job) as ours, begin(inside, job + 1) as other, begin(["cat"], job) as host:
         try:
+            deadline = time.monotonic() + 20
             while len(find_job_processes(job)) < 2 or len(find_job_processes(job + 1)) < 2:
-                pass
+                assert time.monotonic() < deadline
             end_job_processes(job)
             assert find_job_processes(job) == []
             assert ours.wait(timeout=10) == -9
@@ -72,8 +74,10 @@ def test_what_executes_a_program_just_now_belongs_to_its_job(tmp_path: Path) -> 
     environ = {"PATH": "/usr/bin:/bin", "SLURM_JOB_ID": str(job)}
     with subprocess.Popen(["unshare", "-Ur", "sh", chain], env=environ) as process:
         try:
+            deadline = time.monotonic() + 20
             while not find_job_processes(job):
                 assert process.poll() is None
+                assert time.monotonic() < deadline
             for _ in range(200):
                 assert find_job_processes(job) == [process.pid]
         finally:

@@ -18,7 +18,7 @@ FALLBACK_FOLDER = "/tmp"
 MOST_PASSES = 20
 """How often what a step has left is looked for: a program that forks without end outruns us."""
 EXEC_LIMIT = 0.5
-"""Seconds that a process may take to execute a program before we look away."""
+"""Seconds that a search waits for processes that execute a program just then."""
 
 _VSIZE, _START_CODE, _ENV_START, _ENV_END = (number - 3 for number in (23, 26, 50, 51))
 """Places in what follows the name in /proc/PID/stat. Source: proc_pid_stat(5)."""
@@ -163,11 +163,14 @@ def find_processes(marks: Mapping[str, str], sessions: Sequence[int]) -> list[in
     wanted = {f"{name}={value}".encode("utf-8", "surrogateescape") for name, value in marks.items()}
     found = []
     own = os.getpid()
-    for pid in map(int, filter(str.isdecimal, os.listdir("/proc"))):
+    deadline = time.monotonic() + EXEC_LIMIT
+    # The newest first: those that flee by forking are the last in the list.
+    for pid in sorted(map(int, filter(str.isdecimal, os.listdir("/proc"))), reverse=True):
         fields = _stat_fields(pid)
         if pid == own or not fields or fields[0] == b"Z":
             continue
-        if int(fields[3]) in sessions or (wanted and wanted <= _environment(pid)):
+        is_marked = wanted and fields[_VSIZE] != b"0" and wanted <= _environment(pid, deadline)
+        if is_marked or int(fields[3]) in sessions:
             found.append(pid)
     return found
 
@@ -190,19 +193,23 @@ def kill_processes(marks: Mapping[str, str], sessions: Sequence[int]) -> None:
             return
 
 
-def _environment(pid: int) -> set[bytes]:
+def _environment(pid: int, deadline: float) -> set[bytes]:
     """The variables of a process; none if it is gone, somebody else's, or the kernel's.
 
     In the middle of an execve(2) a process has new memory that nothing is in yet, and seems to have
-    neither arguments nor variables: what it has is known a moment later.
+    neither arguments nor variables: what it has is known a moment later. The same is in
+    enroot_py/linux/processes.py, which is not part of the launcher.
+
+    Args:
+        deadline: when to look away, by the monotonic clock.
     """
-    deadline = time.monotonic() + EXEC_LIMIT
     while True:
         try:
             with open(f"/proc/{pid}/environ", "rb", buffering=0) as file:
                 data = file.read()
                 if not data and _is_between_programs(pid) and time.monotonic() < deadline:
-                    # Opening waits for the middle of an execve; the file stays that memory's.
+                    # open(2) waits until execve lets go of a lock, which it does just before it
+                    # copies the variables; the open file is that memory's (fs/exec.c).
                     time.sleep(0.0002)
                     data = file.read()
                     if not data:

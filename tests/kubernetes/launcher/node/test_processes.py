@@ -16,6 +16,7 @@ import pytest
 from pyxis_py.kubernetes.launcher.node.processes import (
     Processes,
     Program,
+    _environment,
     find_processes,
     kill_processes,
     signal_group,
@@ -129,12 +130,11 @@ def test_a_process_that_executes_a_program_just_now_is_found(tmp_path: Path) -> 
             process.kill()
 
 
-def test_a_program_without_variables_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_without_variables_is_not_waited_for() -> None:
     """It would be without end here."""
-    monkeypatch.setattr("pyxis_py.kubernetes.launcher.node.processes.EXEC_LIMIT", math.inf)
     with subprocess.Popen(["sleep", "60"], env={}) as process:
         try:
-            assert find_processes({"MARK": "1"}, []) == []
+            assert _environment(process.pid, math.inf) == {b""}
         finally:
             process.kill()
 
