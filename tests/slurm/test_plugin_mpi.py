@@ -2,44 +2,84 @@
 
 from __future__ import annotations
 
-import subprocess
+import os
+import time
 from pathlib import Path
 
 import pytest
 
 from tests.slurm.doors import PLUGIN, WRAPPER, Door
-from tests.slurm.rig import Rig
+from tests.slurm.mpi_image import PROGRAM, make_mpi_image
+from tests.slurm.rig import NODES, Rig
 
 pytestmark = [pytest.mark.slurm, pytest.mark.usefixtures("plugin")]
 
-HOST = ",".join(f"{path}:{path}" for path in ("/usr", "/lib", "/lib64", "/etc/alternatives"))
-
 
 @pytest.fixture(scope="module")
-def ring(rig: Rig) -> Path:
-    """The program, compiled; its libraries are mounted from the host."""
-    program = rig.shared / "ring"
-    source = Path(__file__).with_name("ring.c")
-    done = subprocess.run(
-        ["mpicc", "-O1", "-o", str(program), str(source)], capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    program.chmod(0o755)
-    return program
+def image(rig: Rig) -> Path:
+    """An image with OpenMPI in it."""
+    return make_mpi_image(rig.shared / "mpi.sqsh")
 
 
 @pytest.mark.parametrize("door", [PLUGIN, WRAPPER], ids=lambda door: door.name)
-def test_sixteen_ranks_on_four_nodes_compute_together(rig: Rig, door: Door, ring: Path) -> None:
+def test_sixteen_ranks_on_four_nodes_compute_together(rig: Rig, door: Door, image: Path) -> None:
     done = rig.run(
         *door.srun, "--mpi=pmix", "-N4", "-n16", "--ntasks-per-node=4",
-        f"--container-image={rig.shared}/image.sqsh",
-        f"--container-mounts={HOST},{rig.shared}:/shared", f"/shared/{ring.name}",
+        f"--container-image={image}", PROGRAM,
         OMPI_MCA_btl="^openib", OMPI_MCA_orte_base_help_aggregate="0",
     )  # fmt: skip
     expected = [
         f"{rank} of 16: 120 {rank + 1 if rank else 16} {1000 + (rank ^ 1)}" for rank in range(16)
     ]
     assert sorted(done.stdout.splitlines()) == sorted(expected), done.stderr
+
+
+@pytest.mark.parametrize("door", [PLUGIN, WRAPPER], ids=lambda door: door.name)
+def test_sixteen_tasks_have_one_mount_and_one_set_of_namespaces_a_node(
+    rig: Rig, door: Door, image: Path
+) -> None:
+    folder = rig.folder(f"mounts-{door.name}")
+    kinds = ("user", "mnt", "cgroup", "ipc", "net", "uts", "pid")
+    script = (
+        f"echo $SLURMD_NODENAME $(for n in {' '.join(kinds)}; do readlink /proc/self/ns/$n; done)"
+        " $(stat -c %d /); touch /shared/at-$SLURM_PROCID; i=0;"
+        " until test -e /shared/go || test $i -ge 300; do sleep 0.1; i=$((i+1)); done"
+    )
+    words = ("-N4", "-n16", "--ntasks-per-node=4", f"--container-image={image}")
+    mount = f"--container-mounts={folder}:/shared"
+    with rig.popen(*door.srun, *words, mount, "sh", "-c", script) as step:
+        try:
+            _wait_for(lambda: len(list(folder.glob("at-*"))) == 16)
+            servers = _servers(image)
+        finally:
+            (folder / "go").touch()
+            out, err = step.communicate(timeout=30)
+    assert len(out.splitlines()) == 16, err
+    assert len(set(out.splitlines())) == NODES, out  # all four of a node say the same
+    assert len(servers) == len(set(servers)) == NODES, servers
+    shared = {line.split(maxsplit=4)[4].rsplit(maxsplit=1)[0] for line in out.splitlines()}
+    assert shared == {" ".join(os.readlink(f"/proc/self/ns/{kind}") for kind in kinds[3:])}
+    assert rig.remains() == []
+
+
+def _servers(image: Path) -> list[str]:
+    """The machine (its mount namespace) of every process that serves an image."""
+    found = []
+    for process in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            fds = {os.readlink(path) for path in Path(f"/proc/{process}/fd").iterdir()}
+            if str(image) in fds and any(path.endswith("/fuse") for path in fds):
+                found.append(os.readlink(f"/proc/{process}/ns/mnt"))
+        except OSError:
+            continue
+    return found
+
+
+def _wait_for(condition) -> None:  # type: ignore[no-untyped-def]
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 @pytest.mark.parametrize("door", [PLUGIN, WRAPPER], ids=lambda door: door.name)
