@@ -25,21 +25,30 @@ class Played:
 class Harness:
     """The compiled program."""
 
-    def __init__(self, folder: Path, *flags: str, wrapper: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *flags: str,
+        wrapper: tuple[str, ...] = (),
+        packages: Path = PACKAGES,
+    ) -> None:
         """Compile it.
 
         Args:
             folder: where it is written, beside keepers and the runtime folder.
             flags: further words for the compiler.
             wrapper: a command that runs it.
+            packages: the folder that the real keeper's packages are in.
         """
         self.folder = folder
+        self.packages = packages
         self.program = folder / "play"
         self._wrapper = wrapper
         sources = [str(path) for path in (*SOURCES.glob("*.c"), SOURCES / "tests/play.c")]
         command = [
-            "gcc", *WARNINGS, *flags, "-DSUBMIT_SECONDS=2", "-DFINISH_SECONDS=2",
-            f'-DPYXIS_PACKAGES="{PACKAGES}"', "-o", str(self.program), *sources, "-pthread",
+            "gcc", *WARNINGS, *flags,
+            "-DSUBMIT_SECONDS=2", "-DFINISH_SECONDS=2", "-DEPILOG_SECONDS=2",
+            f'-DPYXIS_PACKAGES="{packages}"', "-o", str(self.program), *sources, "-pthread",
         ]  # fmt: skip
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr

@@ -5,11 +5,13 @@ Every play runs three times: as it is, with the compiler's sanitizers, and under
 
 from __future__ import annotations
 
+import shutil
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.spank_shim.harness import Harness
+from tests.spank_shim.harness import PACKAGES, Harness, Played
 
 pytestmark = pytest.mark.kernel
 
@@ -104,6 +106,83 @@ def test_a_keeper_that_hangs_at_submission_is_ended(harness: Harness) -> None:
     assert "took too long" in played.err
 
 
+# What says nothing of namespaces or variables; those of `start` alone are left out.
+_OF_ANY_VERB = (
+    "no answer", "an exception", "killed", "ready without an answer", "no end", "cut off",
+    "an end that is none", "noise", "zeros", "one byte", "too large", "an unknown record",
+    "no status", "an odd status", "a process that is none", "an error of its own",
+    "percent signs",
+)  # fmt: skip
+_DEAF = """
+for number in range(1, 32):
+    number in (signal.SIGKILL, signal.SIGSTOP) or signal.signal(number, signal.SIG_IGN)
+os.close(5)
+os.kill(os.getpid(), signal.SIGSTOP)
+"""
+LATER = {
+    **{name: ANSWERS[name] for name in _OF_ANY_VERB},
+    "a hang": ("time.sleep(600)", "it took too long"),
+    "a hang that one signal ends": (_DEAF, "it took too long"),
+    "an answer that comes after the end": (
+        "if os.fork() == 0: os.read(5, 1); say('status=ok', 'end='); os._exit(0)", "there is none"),
+    "a full log": ("os.write(2, b'%n' * 50000 + b'last words'); os.abort()", "last words"),
+    "a full disk": ("say('status=error', 'error=No space left', 'end=')", "error: pyxis: No space"),
+}  # fmt: skip
+# A container that is this process as it is, and wants to be finished.
+KEPT = (
+    "if verb == 'start':\n"
+    "    say('status=ok', f'pid={os.getpid()}', 'state=opaque', 'finish=1', 'end='); ready()\n"
+    "    os.read(5, 1); sys.exit()\n"
+)
+
+
+@pytest.mark.parametrize("name", LATER)
+def test_at_the_end_of_a_step_it_is_told_and_the_tasks_stand(harness: Harness, name: str) -> None:
+    body, said = LATER[name]
+    keeper = harness.keeper(f"{KEPT}assert verb == 'finish'\n{body}")
+    played = harness.play("step", "--0=/image.sqsh", keeper, tasks=2)
+    assert (played.status, sound(played.err)) == (0, True), played
+    assert said in played.err
+    assert played.out.count("/proc/self/ns/user") == 2
+    assert played.err.count("task_exit failed") == 1  # which Slurm writes to the step's log
+    assert "status=error" in body or "(finish) gave no usable answer" in played.err
+
+
+@pytest.mark.parametrize("name", LATER)
+def test_at_the_end_of_a_job_it_is_told_and_the_epilog_succeeds(
+    harness: Harness, name: str
+) -> None:
+    body, said = LATER[name]
+    note = left_job(harness)
+    played = harness.play("epilog", harness.keeper(f"assert verb == 'epilog'\n{body}"))
+    # An epilog that fails would take the node out of service.
+    assert (played.status, sound(played.err)) == (0, True), played
+    assert said in played.err
+    assert "status=error" in body or "(epilog) gave no usable answer" in played.err
+    assert not note.exists()
+
+
+def test_an_interpreter_that_goes_while_a_step_runs_is_named(harness: Harness) -> None:
+    gone = f"os.unlink({str(harness.folder / 'keeper')!r})\n"
+    keeper = harness.keeper(KEPT.replace("    say(", f"    {gone}    say(", 1))
+    played = harness.play("step", "--0=/image.sqsh", keeper)
+    assert (played.status, sound(played.err)) == (0, True), played
+    assert "(finish) gave no usable answer" in played.err
+    assert f"cannot execute the Python interpreter {keeper.partition('=')[2]}" in played.err
+    left_job(harness)
+    played = harness.play("epilog", keeper)
+    assert (played.status, sound(played.err)) == (0, True), played
+    assert f"cannot execute the Python interpreter {keeper.partition('=')[2]}" in played.err
+
+
+def left_job(harness: Harness) -> Path:
+    """The note of a job that had a container, without which an epilog has nothing to do."""
+    note = harness.folder / "run/jobs/7"
+    note.parent.mkdir(parents=True, exist_ok=True)
+    note.touch()
+    return note
+
+
 def test_without_an_interpreter_the_error_names_it(harness: Harness) -> None:
     played = harness.play("step", "--0=/image.sqsh", "python=/no/such/python", tasks=3)
     assert (played.status, sound(played.err)) == (1, True), played
@@ -113,10 +192,70 @@ def test_without_an_interpreter_the_error_names_it(harness: Harness) -> None:
 
 
 def test_without_the_package_the_error_names_it(tmp_path: Path) -> None:
-    harness = Harness(tmp_path, "-O2", "-UPYXIS_PACKAGES", '-DKEEPER_SCRIPT="/no/such/keeper.py"')
+    harness = Harness(tmp_path, "-O2", '-DKEEPER_SCRIPT="/no/such/keeper.py"')
     played = harness.play("step", "--0=/image.sqsh")
     assert played.status == 1
     assert "/no/such/keeper.py" in played.err
+
+
+# name: what of the package is lost or broken, which verbs need it, what Python says
+BROKEN = {
+    "half removed": ("pyxis_py/step", None, ("start", "finish", "epilog", "local"),
+                     "No module named 'pyxis_py.step'"),
+    "a module is missing": ("pyxis_py/step/verbs.py", None, ("finish", "epilog", "local"),
+                            "No module named 'pyxis_py.step.verbs'"),
+    "the other package is missing": ("enroot_py", None, ("start", "finish", "epilog", "local"),
+                                     "No module named 'enroot_py'"),
+    "a module is cut off": ("pyxis_py/step/cleanup.py", "def finish(\n", ("finish",),
+                            "SyntaxError"),
+    "a module is of another version": ("pyxis_py/step/container.py", "", ("start",),
+                                       "cannot import name"),
+    "the program itself is cut off": ("pyxis_py/keeper.py", "import os, sys\nif", (
+        "start", "finish", "epilog", "local"), "SyntaxError"),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def packaged(tmp_path_factory: pytest.TempPathFactory) -> Harness:
+    """One whose package is a copy that may be broken."""
+    folder = tmp_path_factory.mktemp("packaged")
+    return Harness(folder, "-O2", packages=folder / "packages")
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_package_that_is_broken_is_told(packaged: Harness, name: str) -> None:
+    path, text, verbs, said = BROKEN[name]
+    packages = packaged.packages
+    shutil.rmtree(packages, ignore_errors=True)
+    for package in ("enroot_py", "pyxis_py"):
+        shutil.copytree(
+            PACKAGES / package, packages / package, ignore=shutil.ignore_patterns("__pycache__")
+        )
+    broken = packages / path
+    if text is not None:
+        broken.write_text(text)
+    elif broken.is_dir():
+        shutil.rmtree(broken)
+    else:
+        broken.unlink()
+    for verb in verbs:
+        played = play_verb(packaged, verb)
+        assert played.status == (1 if verb in ("start", "local") else 0), (verb, played)
+        assert f"({verb}) gave no usable answer" in played.err, (verb, played)
+        assert said in played.err, (verb, played)
+
+
+def play_verb(harness: Harness, verb: str) -> Played:
+    """Have the real keeper called for a verb, and no other."""
+    if verb == "epilog":
+        left_job(harness)
+        return harness.play("epilog", f"python={sys.executable}")
+    if verb == "finish":
+        words = f"[{sys.executable!r}, *sys.argv[1:]]"
+        real = f"if verb == 'finish': os.lseek(3, 0, 0); os.execv({sys.executable!r}, {words})"
+        return harness.play("step", "--0=/image.sqsh", harness.keeper(f"{real}\n{KEPT}"))
+    context = "step" if verb == "start" else "local"
+    return harness.play(context, "--0=ubuntu", f"python={sys.executable}")
 
 
 def test_all_tasks_fail_when_the_first_is_killed(harness: Harness) -> None:
@@ -228,21 +367,24 @@ GROUPS = (
 
 
 def test_components_that_differ_keep_their_flags_for_the_nodes(harness: Harness) -> None:
+    # The word ":" is what srun's own command line would have between them.
     keeper = harness.keeper(GROUPS)
     stale = {"SLURM_PYXIS_COMPONENT_1": "9=", "SLURM_PYXIS_COMPONENT_7": "9="}
-    differ = harness.play("local", "--0=/a", "--1=/b:/b", "--1=/c:/c", "::0=/d", keeper, **stale)
+    differ = harness.play(
+        "local", "--0=/a", "--1=/b:/b", "--1=/c:/c", "::0=/d", ":", keeper, **stale
+    )
     assert differ.status == 0, differ
     lines = differ.out.split("\n")
     assert "SLURM_PYXIS_COMPONENT_0=0=/a\0361=/b:/b\0361=/c:/c" in lines
     assert "SLURM_PYXIS_COMPONENT_1=0=/d" in lines
     assert "SLURM_PYXIS_COMPONENT_7=9=" not in lines
-    without = harness.play("local", "--0=/a", "::", keeper)
+    without = harness.play("local", "--0=/a", "::", ":", keeper)
     assert "SLURM_PYXIS_COMPONENT_1=" in without.out.splitlines(), without
-    alike = harness.play("local", "--0=/a", "::0=/a", keeper, **stale)
+    alike = harness.play("local", "--0=/a", "::0=/a", ":", keeper, **stale)
     assert (alike.status, "COMPONENT" in alike.out) == (0, False), alike
     # The keeper does not say which component goes where: nodes could not choose.
     unknown = harness.play(
-        "local", "--0=/a", "::0=/d", harness.keeper("say('status=ok', 'end=')"),
+        "local", "--0=/a", "::0=/d", ":", harness.keeper("say('status=ok', 'end=')"),
         SLURM_PYXIS_GROUPS="0 1",
     )  # fmt: skip
     assert unknown.status == 1, unknown
