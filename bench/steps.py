@@ -25,6 +25,11 @@ if TYPE_CHECKING:
     from tests.slurm.rig import Rig
 
 RUNS = 15
+NODES = 4
+SHAPES = {
+    "1 task": ("-N1", "-n1"), "8 tasks": ("-N1", "-n8"), "64 tasks": ("-N1", "-n64", "-O"),
+    "4 nodes": ("-N4", "-n4"),
+}  # fmt: skip
 SMALL = 170 << 20
 LARGE = 3 << 30
 FILE_SIZE = 40_000
@@ -59,7 +64,7 @@ def run(report: Report, folder: Path, *, full: bool) -> None:
             through_the_plugin(report, rig, str(small), str(large))
             with_other_codecs(report, rig, str(small), others)
             without_a_server(report, rig, str(small), str(large))
-        through_the_wrapper(report, rig, str(small))
+        through_the_wrapper(report, rig, str(small), str(large))
     finally:
         rig.stop()
 
@@ -116,26 +121,19 @@ def take_turns(
 
 def through_the_plugin(report: Report, rig: Rig, small: str, large: str) -> None:
     image = f"--container-image={small}"
-    one = ("srun", "-N1", "-n1")
-    times = take_turns(rig, {
-        "srun": (*one, "true"),
-        "image": (*one, image, "true"),
-        "large image": (*one, f"--container-image={large}", "true"),
-        "8 tasks": ("srun", "-N1", "-n8", "true"),
-        "8 tasks, image": ("srun", "-N1", "-n8", image, "true"),
-        "64 tasks": ("srun", "-N1", "-n64", "-O", "true"),
-        "64 tasks, image": ("srun", "-N1", "-n64", "-O", image, "true"),
-        "4 nodes": ("srun", "-N4", "-n4", "true"),
-        "4 nodes, image": ("srun", "-N4", "-n4", image, "true"),
-    })  # fmt: skip
-    report.line("srun true", f"{times['srun']:8.1f} ms")
-    report.ratio("plugin: image", times["image"] - times["srun"], 60, unit="ms")
-    report.ratio("plugin: large image", times["large image"] - times["srun"], 60, unit="ms")
-    report.ratio("plugin: 8 tasks", times["8 tasks, image"] - times["8 tasks"], 70, unit="ms")
-    first = times["image"] - times["srun"]
-    further = (times["64 tasks, image"] - times["64 tasks"] - first) / 63
+    commands = {"large image": ("srun", *SHAPES["1 task"], f"--container-image={large}", "true")}
+    for name, shape in SHAPES.items():
+        commands[name] = ("srun", *shape, "true")
+        commands[f"{name}, image"] = ("srun", *shape, image, "true")
+    times = take_turns(rig, commands)
+    more = {name: times[f"{name}, image"] - times[name] for name in SHAPES}
+    report.line("srun true", f"{times['1 task']:8.1f} ms")
+    report.ratio("plugin: image", more["1 task"], 60, unit="ms")
+    report.ratio("plugin: large image", times["large image"] - times["1 task"], 60, unit="ms")
+    report.ratio("plugin: 8 tasks", more["8 tasks"], 70, unit="ms")
+    further = (more["64 tasks"] - more["1 task"]) / 63
     report.ratio("plugin: each further of 64 tasks", further, 2, unit="ms")
-    report.ratio("plugin: 4 nodes", times["4 nodes, image"] - times["4 nodes"], 80, unit="ms")
+    report.ratio("plugin: 4 nodes", more["4 nodes"], 80, unit="ms")
     joining(report, rig, image)
 
 
@@ -149,24 +147,38 @@ def with_other_codecs(report: Report, rig: Rig, small: str, others: dict[str, Pa
 
 
 def without_a_server(report: Report, rig: Rig, small: str, large: str) -> None:
-    """The same on a node without squashfuse: the first step that has an image unpacks it."""
+    """The same on nodes without squashfuse: the first step that has an image unpacks it."""
     program = shutil.which("squashfuse")
     if program is None:
         report.absent("squashfuse")
         return
-    one = ("srun", "-N1", "-n1", "-w", "node1")
-    rig.as_root(1, "mount", "--bind", "/dev/null", program)
+    for number in range(1, NODES + 1):
+        rig.as_root(number, "mount", "--bind", "/dev/null", program)
     try:
+        one = ("srun", *SHAPES["1 task"])
         times = take_turns(rig, {
             "srun": (*one, "true"),
             "image": (*one, f"--container-image={small}", "true"),
             "large image": (*one, f"--container-image={large}", "true"),
         })  # fmt: skip
+        for name in ("image", "large image"):
+            more = times[name] - times["srun"]
+            report.ratio(f"plugin, no squashfuse: {name}", more, 60, unit="ms")
+        in_other_shapes(report, rig, "plugin, no squashfuse", "srun", small)
     finally:
-        rig.as_root(1, "umount", program)
-    for name in ("image", "large image"):
-        more = times[name] - times["srun"]
-        report.ratio(f"plugin, no squashfuse: {name}", more, 60, unit="ms")
+        for number in range(1, NODES + 1):
+            rig.as_root(number, "umount", program)
+
+
+def in_other_shapes(report: Report, rig: Rig, label: str, command: str, image: str) -> None:
+    """Several tasks and several nodes, for the curious."""
+    for name in ("8 tasks", "64 tasks", "4 nodes"):
+        shape = SHAPES[name]
+        times = take_turns(rig, {
+            "bare": ("srun", *shape, "true"),
+            "image": (command, *shape, f"--container-image={image}", "true"),
+        })  # fmt: skip
+        report.line(f"{label}: {name}", f"{times['image'] - times['bare']:8.1f} ms")
 
 
 def joining(report: Report, rig: Rig, image: str) -> None:
@@ -178,15 +190,17 @@ def joining(report: Report, rig: Rig, image: str) -> None:
         on = ("srun", "-N1", "-w", "node1", "--overlap")
         times = take_turns(rig, {
             "bare 1": (*on, "-n1", "true"), "joined 1": (*on, "-n1", name, "true"),
-            "bare 6": (*on, "-n6", "true"), "joined 6": (*on, "-n6", name, "true"),
+            "bare 8": (*on, "-O", "-n8", "true"), "joined 8": (*on, "-O", "-n8", name, "true"),
+            "bare 64": (*on, "-O", "-n64", "true"), "joined 64": (*on, "-O", "-n64", name, "true"),
         }, idle=False)  # fmt: skip
     finally:
         rig.run("scancel", "--state=RUNNING", f"--user={rig.user.pw_name}")
         holder.communicate(timeout=60)
     first = times["joined 1"] - times["bare 1"]
     report.ratio("plugin: join a running container", first, 35, unit="ms")
-    further = ((times["joined 6"] - times["bare 6"]) - first) / 5
-    report.ratio("plugin: each further task", further, 2, unit="ms")
+    for tasks in (8, 64):
+        further = (times[f"joined {tasks}"] - times[f"bare {tasks}"] - first) / (tasks - 1)
+        report.ratio(f"plugin: each further of {tasks} that join", further, 2, unit="ms")
 
 
 def wait_until_running(rig: Rig, name: str) -> None:
@@ -198,9 +212,13 @@ def wait_until_running(rig: Rig, name: str) -> None:
     raise RuntimeError(f"the container never ran: {done.stderr[-500:]}")
 
 
-def through_the_wrapper(report: Report, rig: Rig, small: str) -> None:
+def through_the_wrapper(report: Report, rig: Rig, small: str, large: str) -> None:
+    shape = SHAPES["1 task"]
     times = take_turns(rig, {
-        "srun": ("srun", "-N1", "-n1", "true"),
-        "wrapper": ("pyxis-srun", "-N1", "-n1", f"--container-image={small}", "true"),
+        "srun": ("srun", *shape, "true"),
+        "image": ("pyxis-srun", *shape, f"--container-image={small}", "true"),
+        "large image": ("pyxis-srun", *shape, f"--container-image={large}", "true"),
     })  # fmt: skip
-    report.ratio("wrapper: image", times["wrapper"] - times["srun"], 90, unit="ms")
+    for name in ("image", "large image"):
+        report.ratio(f"wrapper: {name}", times[name] - times["srun"], 90, unit="ms")
+    in_other_shapes(report, rig, "wrapper", "pyxis-srun", small)
