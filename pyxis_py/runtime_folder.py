@@ -73,6 +73,16 @@ def find_folder(base: str, environ: Mapping[str, str]) -> str:
     return path
 
 
+def folders_without_site(uid: int) -> list[str]:
+    """Return what `find_folder` may have chosen for this user where the site has made nothing.
+
+    Args:
+        uid: the user, who is this process's.
+    """
+    # XDG_RUNTIME_DIR is the first one's parent. Source: pam_systemd(8).
+    return [path for path in (f"/run/user/{uid}/pyxis", f"/tmp/pyxis-{uid}") if _is_own(path)]
+
+
 def _is_own(path: str) -> bool:
     try:
         status = os.lstat(path)

@@ -20,6 +20,7 @@ from pyxis_py.step.plan import belongs_to_job
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import NamedTuple
 
     from enroot_py import Settings
@@ -101,13 +102,13 @@ def finish(state: StepState, settings: Settings, *, complete: bool) -> tuple[lis
     return done, failed
 
 
-def clean_job(job: int, settings: Settings, *, folder: str, named: bool) -> list[str]:
+def clean_job(job: int, settings: Settings, *, folders: Iterable[str], named: bool) -> list[str]:
     """Remove what a job has left on this node; return what could not be removed.
 
     Args:
         job: job id.
         settings: the user's.
-        folder: his runtime folder.
+        folders: his runtime folders: that of the plugin, and those of tasks without one.
         named: named containers end with their job as well.
     """
     failed = []
@@ -117,17 +118,8 @@ def clean_job(job: int, settings: Settings, *, folder: str, named: bool) -> list
             # Those that another job has joined to it: it ends with this one.
             end_processes([process.pid for process in status.processes])
             failed += _remove(status.name, settings)
-    try:
-        names = os.listdir(folder)
-    except FileNotFoundError:
-        names = []
-    for name in names:
-        if name.startswith(f"{job}."):
-            path = os.path.join(folder, name)
-            if os.path.isdir(path) and not os.path.islink(path):
-                shutil.rmtree(path, ignore_errors=True)
-            else:
-                os.unlink(path)
+    for folder in folders:
+        _empty_folder(folder, job)
     # Unpacking that was killed, too: the next step of this user may come late, or never. The last
     # thing, as a large tree, or a folder that does not answer, may take more time than there is.
     try:
@@ -135,6 +127,21 @@ def clean_job(job: int, settings: Settings, *, folder: str, named: bool) -> list
     except OSError as error:
         failed.append(f"cannot look for unfinished work: {error}")
     return failed
+
+
+def _empty_folder(folder: str, job: int) -> None:
+    """Remove from a runtime folder what a job has left in it."""
+    try:
+        names = os.listdir(folder)
+    except FileNotFoundError:
+        return
+    for name in names:
+        if name.startswith(f"{job}."):
+            path = os.path.join(folder, name)
+            if os.path.isdir(path) and not os.path.islink(path):
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                os.unlink(path)
 
 
 def _remove(name: str, settings: Settings) -> list[str]:

@@ -14,7 +14,7 @@ from enroot_py import (
 )
 from pyxis_py.protocol.news import news_of_step
 from pyxis_py.protocol.request import Request, ignored_lines
-from pyxis_py.runtime_folder import make_base, make_user_folder
+from pyxis_py.runtime_folder import folders_without_site, make_base, make_user_folder
 from pyxis_py.step.plan import PIN, URI, add_pin, locate_image
 
 Outcome = tuple[list[tuple[str, str]], list[str]]
@@ -165,10 +165,11 @@ def _end_job_as_user(request: Request) -> list[str]:
     # What the site's enroot.conf may name folders after.
     environ = {"PATH": path, "HOME": home, "USER": name, "LOGNAME": name}
     environ["PYXIS_RUNTIME_PATH"] = config.runtime_path
-    folder = os.path.join(config.runtime_path, str(job.uid))
+    folders = [os.path.join(config.runtime_path, str(job.uid)), *folders_without_site(job.uid)]
     try:
         settings = load_settings(environ)
-        return clean_job(job.job, settings, folder=folder, named=config.container_scope == "job")
+        named = config.container_scope == "job"
+        return clean_job(job.job, settings, folders=folders, named=named)
     except EnrootError as error:
         return [str(error)]
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 from enroot_py import load_settings
 from enroot_py.store.cache_folders import open_cache
 from enroot_py.store.locks import FileLock
+from pyxis_py.runtime_folder import find_folder, folders_without_site
 from pyxis_py.step.cleanup import clean_job
 
 NO_JOB = 3 * 10**6 + os.getpid()
@@ -32,7 +34,31 @@ def test_what_was_being_unpacked_when_it_was_killed_is_removed(tmp_path: Path) -
     busy = unfinished(Path(cache.extracted), "busy")
     (Path(cache.extracted) / "finished").mkdir()
     with FileLock(f"{busy}.lock"):
-        assert clean_job(NO_JOB, settings, folder=str(tmp_path / "run"), named=False) == []
+        assert clean_job(NO_JOB, settings, folders=[], named=False) == []
     left = [sorted(os.listdir(folder)) for folder in folders]
     assert left == [[], [".enroot.busy", "finished"], []]
     assert (busy / "etc/passwd").exists()
+
+
+def test_meeting_places_of_tasks_are_removed_wherever_they_were(tmp_path: Path) -> None:
+    settings = load_settings({"HOME": str(tmp_path), "ENROOT_DATA_PATH": str(tmp_path / "data")})
+    before = folders_without_site(os.getuid())
+    without_site = find_folder("/no/such", {})
+    assert without_site in folders_without_site(os.getuid())
+    site = tmp_path / "site"
+    folders = [site, Path(without_site)]
+    others = [folder / f"{NO_JOB}0.0.5f3a9c01" for folder in folders]
+    places = [folder / f"{NO_JOB}.0.5f3a9c01" for folder in folders]
+    try:
+        for path in (*places, *others):
+            path.mkdir(parents=True)
+            (path / "counts").write_text("1 0 0")
+        asked = [tmp_path / "none", site, *folders_without_site(os.getuid())]
+        assert clean_job(NO_JOB, settings, folders=map(str, asked), named=False) == []
+        assert not any(path.exists() for path in places)
+        assert all(path.exists() for path in others)
+    finally:
+        for path in (*places, *others):
+            shutil.rmtree(path, ignore_errors=True)
+        if without_site not in before:
+            os.rmdir(without_site)
