@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from enroot_py import StoreError
 from pyxis_py.plugin.build import LIBRARY, build
 from pyxis_py.plugin.install import find_plugstack, install, status, uninstall
 
@@ -58,11 +59,21 @@ def install_command(
 ) -> int:
     """Build the plugin if need be, and write its line into plugstack.conf."""
     if library is None:
-        _FOLDER.mkdir(parents=True, exist_ok=True)
-        library = build(_FOLDER / LIBRARY, include=include, compiler=cc)
+        library = build(_make_folder() / LIBRARY, include=include, compiler=cc)
     file = plugstack or find_plugstack()
     print(f"{file}: {install(library.absolute(), words, file, required=not optional)}")
     return _report(file)
+
+
+def _make_folder() -> Path:
+    try:
+        _FOLDER.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(
+            f"Cannot make {_FOLDER}: {error.strerror}",
+            hint="run this as the administrator of Slurm, or name a library with --library",
+        ) from error
+    return _FOLDER
 
 
 @plugin_group.command("uninstall")

@@ -14,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from enroot_py import NotFoundError, UnsupportedError, UsageError
+from enroot_py import NotFoundError, StoreError, UnsupportedError, UsageError
 
 LIBRARY = "spank_pyxis.so"
 """The name of the library that is built."""
@@ -83,26 +83,43 @@ def build(
 
     Raises:
         UnsupportedError: if the compiler fails, with what it printed.
-        NotFoundError: without compiler, sources or Slurm's headers.
+        NotFoundError: without compiler, sources, Slurm's headers or the output's folder.
+        StoreError: if the library cannot be written.
     """
     target = output / LIBRARY if output.is_dir() else output
     if not target.parent.is_dir():
         raise NotFoundError(f"No such folder: {target.parent}")
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".pyxis-build-") as folder:
-        library = Path(folder) / LIBRARY
-        command = compiler_command(
-            library,
-            python=python or _interpreter(),
-            packages=Path(packages) if packages else PACKAGES,
-            include=include,
-            compiler=compiler,
-        )
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            _explain(done.stderr)
-        library.chmod(0o755)
-        os.replace(library, target)
+    try:
+        with tempfile.TemporaryDirectory(dir=target.parent, prefix=".pyxis-build-") as folder:
+            library = Path(folder) / LIBRARY
+            command = compiler_command(
+                library,
+                python=python or _interpreter(),
+                packages=Path(packages) if packages else PACKAGES,
+                include=include,
+                compiler=compiler,
+            )
+            _compile(command)
+            library.chmod(0o755)
+            os.replace(library, target)
+    except OSError as error:
+        raise StoreError(
+            f"Cannot write {target}: {error.strerror}",
+            hint="name another place with --output, or run this as its owner",
+        ) from error
     return target
+
+
+def _compile(command: list[str]) -> None:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise NotFoundError(
+            f"Cannot execute the C compiler {command[0]}: {error.strerror}",
+            hint="install gcc, or name another one with --cc or in CC",
+        ) from error
+    if done.returncode:
+        _explain(done.stderr)
 
 
 def _interpreter() -> str:
