@@ -27,7 +27,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,13 +43,16 @@ LARGEST_FILE = 1 << 20
 DEEPEST_BASE = 10
 SUFFIX = ".toml"
 
-_KEYS = {
+KEYS = {
     "base_environment": (str, list), "image": (str,), "mounts": (list,), "workdir": (str,),
     "entrypoint": (bool,), "writable": (bool,), "devices": (list,), "env": (dict,),
     "annotations": (dict,),
 }  # fmt: skip
+"""Every key that a file may have, and what its value may be."""
+
 _KINDS = {str: "a string", list: "a list of strings", bool: "true or false", dict: "a table"}
 _VARIABLE = re.compile(r"\$(?:\{([^}]*)\}|(\$)|(\{))")
+_DEFAULT = ":-"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
@@ -60,7 +63,8 @@ class Environment:
     Attributes:
         image: as `--container-image` takes it.
         mounts: as the items of `--container-mounts`, bases first.
-        env: variables for the container; one with an empty value is to be removed.
+        env: variables for the container, as written; one with an empty value is to be removed.
+            `expand_variables` completes them once the container's own are known.
         workdir: directory inside the container.
         entrypoint: whether the image's entrypoint runs.
         writable: whether the rootfs is writable.
@@ -97,8 +101,13 @@ def merge_environment(arguments: Arguments, environment: Environment) -> Argumen
     """Return the arguments with what they leave open filled in from a file; flags win.
 
     Raises:
-        UsageError: for a malformed mount.
+        UsageError: for a malformed mount, and if nothing says which image or container to use.
     """
+    if not (arguments.image or environment.image or arguments.name):
+        raise UsageError(
+            f"--environment={arguments.environment}: no image is named, in the file or its bases",
+            hint="write image = … into it, or give --container-image",
+        )
     mounts = tuple(
         parse_mount_entry(text, flag="mounts of the environment file")
         for text in environment.mounts
@@ -121,6 +130,25 @@ def annotation_variables(environment: Environment) -> dict[str, str]:
     }
 
 
+def expand_variables(
+    variables: Iterable[tuple[str, str]], environ: Mapping[str, str], *, origin: str
+) -> tuple[tuple[str, str], ...]:
+    """Complete the variables of a file.
+
+    Args:
+        variables: names and values as written.
+        environ: what `${NAME}` refers to: the container's variables over those of the job.
+        origin: the file, as it was asked for.
+
+    Raises:
+        UsageError: for a reference to a variable that neither has.
+    """
+    return tuple(
+        (name, _expand(text, environ, f"--environment={origin}: env.{name}"))
+        for name, text in variables
+    )
+
+
 def _first(value: bool | None, other: bool | None) -> bool | None:
     return other if value is None else value
 
@@ -136,8 +164,9 @@ def _load(name: str, environ: Mapping[str, str], cwd: str, chain: tuple[str, ...
         raise UsageError(f"{path}: base_environment is nested more than {DEEPEST_BASE} deep")
     values = _parse(path)
     merged = Environment()
-    for base in _strings(path, "base_environment", values.get("base_environment", [])):
-        folder = os.path.dirname(path)
+    folder = os.path.dirname(path)
+    for text in _strings(path, "base_environment", values.get("base_environment", [])):
+        base = _expand(text, environ, f"{path}: base_environment")
         merged = _over(merged, _load(base, environ, folder, (*chain, path)))
     return _over(merged, _build(path, values, environ))
 
@@ -190,10 +219,10 @@ def _parse(path: str) -> dict[str, Any]:
 
 def _build(path: str, values: dict[str, Any], environ: Mapping[str, str]) -> Environment:
     for key, value in values.items():
-        if key not in _KEYS:
-            raise UsageError(f"{path}: unknown key {key!r}", hint="known: " + ", ".join(_KEYS))
-        if not isinstance(value, _KEYS[key]):
-            kinds = " or ".join(_KINDS[kind] for kind in _KEYS[key])
+        if key not in KEYS:
+            raise UsageError(f"{path}: unknown key {key!r}", hint="known: " + ", ".join(KEYS))
+        if not isinstance(value, KEYS[key]):
+            kinds = " or ".join(_KINDS[kind] for kind in KEYS[key])
             raise UsageError(f"{path}: {key}: expected {kinds}, got {value!r}")
 
     def expand(key: str, text: str) -> str:
@@ -202,12 +231,15 @@ def _build(path: str, values: dict[str, Any], environ: Mapping[str, str]) -> Env
     return Environment(
         image=expand("image", values.get("image", "")),
         mounts=tuple(expand("mounts", item) for item in _strings(path, "mounts", values)),
-        env={name: expand(f"env.{name}", text) for name, text in _variables(path, values)},
+        env=dict(_variables(path, values)),
         workdir=expand("workdir", values.get("workdir", "")),
         entrypoint=values.get("entrypoint"),
         writable=values.get("writable"),
         devices=tuple(expand("devices", item) for item in _strings(path, "devices", values)),
-        annotations=dict(_flatten(path, "annotations", values.get("annotations", {}))),
+        annotations={
+            name: expand(f"annotations.{name}", text)
+            for name, text in _flatten(path, "annotations", values.get("annotations", {}))
+        },
     )
 
 
@@ -226,6 +258,7 @@ def _variables(path: str, values: dict[str, Any]) -> list[tuple[str, str]]:
             raise UsageError(f"{path}: env: not a variable name: {name!r}")
         if not isinstance(value, str) or "\0" in value:
             raise UsageError(f"{path}: env.{name}: expected a string, got {value!r}")
+        _check_references(value, f"{path}: env.{name}")
         variables.append((name, value))
     return variables
 
@@ -246,7 +279,7 @@ def _flatten(path: str, prefix: str, table: dict[str, Any]) -> list[tuple[str, s
 
 
 def _expand(text: str, environ: Mapping[str, str], where: str) -> str:
-    """Replace `${NAME}`; `$$` stands for a dollar sign.
+    """Replace `${NAME}` and `${NAME:-DEFAULT}`; `$$` stands for a dollar sign.
 
     Raises:
         UsageError: for a variable that is not set, and for a brace that is not closed: a path made
@@ -256,16 +289,33 @@ def _expand(text: str, environ: Mapping[str, str], where: str) -> str:
     def replace(match: re.Match[str]) -> str:
         if match[2]:
             return "$"
-        if match[3]:
-            raise UsageError(f"{where}: a brace is not closed in {text!r}")
-        name = match[1]
-        if not _NAME.match(name):
-            raise UsageError(f"{where}: not a variable: ${{{name}}}")
+        name, has_default, default = _reference(match, where).partition(_DEFAULT)
+        value = environ.get(name, "")
+        if has_default:
+            return value or default
         if name not in environ:
-            raise UsageError(f"{where}: the variable {name} is not set")
-        return environ[name]
+            raise UsageError(
+                f"{where}: the variable {name} is not set",
+                hint=f"${{{name}:-}} stands for nothing where it is not set",
+            )
+        return value
 
     return _VARIABLE.sub(replace, text)
+
+
+def _check_references(text: str, where: str) -> None:
+    for match in _VARIABLE.finditer(text):
+        if not match[2]:
+            _reference(match, where)
+
+
+def _reference(match: re.Match[str], where: str) -> str:
+    """Return what stands between the braces. Raises UsageError if that is no reference."""
+    if match[3]:
+        raise UsageError(f"{where}: a brace is not closed in {match.string!r}")
+    if not _NAME.match(match[1].partition(_DEFAULT)[0]):
+        raise UsageError(f"{where}: not a variable: ${{{match[1]}}}")
+    return match[1]
 
 
 def _over(base: Environment, top: Environment) -> Environment:

@@ -33,7 +33,7 @@ class Request:
         config: the site's settings.
         job: the step.
         arguments: what was asked, the environment definition file included.
-        overrides: variables that the environment definition file sets.
+        overrides: variables that the environment definition file sets, as written there.
         annotations: variables by which hooks see that file's annotations.
         tell: as given.
     """
@@ -79,6 +79,19 @@ class Request:
         self.arguments = merge_environment(self.arguments, environment)
         self.overrides = tuple(environment.env.items())
         self.annotations = annotation_variables(environment)
+
+    def expand_overrides(self, container: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+        """Return the file's variables; they may refer to those of the container and the job.
+
+        Raises:
+            UsageError: for a reference to one that neither has.
+        """
+        if not self.overrides:
+            return ()
+        from pyxis_py.environment_file import expand_variables
+
+        known = {**self.job.environ, **container}
+        return expand_variables(self.overrides, known, origin=self.arguments.environment)
 
     def settings(self) -> Settings:
         """Return enroot's settings for the step."""

@@ -44,7 +44,7 @@ def start(request: Request, log: Log) -> tuple[Answer, Started | None]:
 
 
 def _start(request: Request, log: Log, news: News) -> tuple[Answer, Started | None]:
-    from pyxis_py.step.container import start_container, target_of
+    from pyxis_py.step.container import start_container, stop_container, target_of
 
     settings = request.settings()
     folder = find_folder(request.config.runtime_path, request.job.environ)
@@ -69,7 +69,12 @@ def _start(request: Request, log: Log, news: News) -> tuple[Answer, Started | No
             image.close()
     if plan.entrypoint and plan.entrypoint_log:
         logs += read_log().splitlines()
-    answer = _answer(plan, started, request, scratch)
+    try:
+        answer = _answer(plan, started, request, scratch)
+    except EnrootError:
+        stop_container(started)
+        _undo(plan, request, settings, scratch)
+        raise
     return answer._replace(logs=(*plan.messages, *logs), infos=tuple(log.warnings)), started
 
 
@@ -168,6 +173,7 @@ def _answer(plan: StepPlan, started: Started, request: Request, scratch: str) ->
             )
     if request.job.privileged:
         join = tuple(name for name in join if name != "user")
+    overrides = request.expand_overrides(started.environ)
     importer = request.config.importer if plan.origin == "importer" else ""
     # The fields of cleanup.StepState, whose module is not for the start path.
     state = (plan.container, plan.temporary, plan.save, importer, scratch)
@@ -178,7 +184,7 @@ def _answer(plan: StepPlan, started: Started, request: Request, scratch: str) ->
         # Relative ones count from the root, where a process is that has joined.
         cwd=plan.workdir or started.cwd,
         edits=plan_task_environ(
-            started.environ, request.job.environ, plan.keep_environ, overrides=request.overrides
+            started.environ, request.job.environ, plan.keep_environ, overrides=overrides
         ),
         seccomp=not request.job.privileged,
         state=repr(state) if any(state[1:]) else "",

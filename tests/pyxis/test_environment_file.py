@@ -11,6 +11,7 @@ from pyxis_py.args import Arguments
 from pyxis_py.environment_file import (
     Environment,
     annotation_variables,
+    expand_variables,
     load_environment,
     merge_environment,
 )
@@ -42,6 +43,11 @@ def load(folder: Path, name: str, **environ: str) -> Environment:
         ("[env]\nA = 'a\\u0000b'\nB = \"a\\u0000b\"", "env.B"),
         ("image = '${'", "brace is not closed"),
         ("image = '${A B}'", "not a variable"),
+        ("[env]\nA = '${'", "env.A: a brace is not closed"),
+        ("[env]\nA = '${-}'", "env.A: not a variable"),
+        ("[annotations]\na = '${UNSET_VARIABLE}'", "annotations.a: the variable UNSET"),
+        ("base_environment = '${UNSET_VARIABLE}'", "base_environment: the variable UNSET"),
+        ("image = '${:-a}'", "not a variable"),
         ("image = '${UNSET_VARIABLE}'", "UNSET_VARIABLE is not set"),
         ("image = 'a'\nimage = 'b'", ":2: "),
         ("image = 'a", ":1: "),
@@ -107,12 +113,42 @@ def test_files_win_over_their_bases(tmp_path: Path) -> None:
     assert annotation_variables(environment) == {"PYXIS_ANNOTATION_COM_HOOKS_X_ENABLED": "true"}
 
 
+def test_a_file_that_names_no_image_needs_one_from_elsewhere(tmp_path: Path) -> None:
+    write(tmp_path, "f", "workdir='/f'\n")
+    file = load(tmp_path, "f")
+    with pytest.raises(UsageError, match="--environment=f: no image is named"):
+        merge_environment(Arguments(environment="f"), file)
+    assert merge_environment(Arguments(environment="f", image="flag"), file).workdir == "/f"
+    assert merge_environment(Arguments(environment="f", name="kept"), file).image == ""
+
+
 def test_variables_are_those_of_the_job(tmp_path: Path) -> None:
-    write(tmp_path, "v", "image='${IMG}:1'\nmounts=['${D}:/d']\n[env]\nA='$$x ${D}'\nP='$HOME'\n")
+    write(
+        tmp_path, "v",
+        "image='${IMG}:1'\nmounts=['${D}:/d', '/x:/$${D}$HOME']\nworkdir='${NONE:-/w}${D:-/no}'\n"
+        "devices=['${NONE:-}a']\n[annotations.com.hooks]\nssh.key='${D}/key'\n",
+    )  # fmt: skip
     environment = load(tmp_path, "v", IMG="a", D="/s p")
     assert environment.image == "a:1"
-    assert environment.mounts == ("/s p:/d",)
-    assert environment.env == {"A": "$x /s p", "P": "$HOME"}
+    assert environment.mounts == ("/s p:/d", "/x:/${D}$HOME")
+    assert environment.workdir == "/w/s p"
+    assert environment.devices == ("a",)
+    assert environment.annotations == {"com.hooks.ssh.key": "/s p/key"}
+
+
+def test_bases_may_be_named_by_variables(tmp_path: Path) -> None:
+    write(tmp_path, "b-grace", "image='found'")
+    write(tmp_path, "v", "base_environment='b-${ARCH}'")
+    assert load(tmp_path, "v", ARCH="grace").image == "found"
+
+
+def test_variables_of_the_container_complete_those_of_the_file(tmp_path: Path) -> None:
+    write(tmp_path, "v", "[env]\nPATH='${PATH}:/more'\nA='$$x ${D:-none}'\nP='$HOME'\n")
+    environment = load(tmp_path, "v")
+    expanded = dict(expand_variables(environment.env.items(), {"PATH": "/image"}, origin="v"))
+    assert expanded == {"PATH": "/image:/more", "A": "$x none", "P": "$HOME"}
+    with pytest.raises(UsageError, match="--environment=v: env.PATH: the variable PATH is not set"):
+        expand_variables(environment.env.items(), {}, origin="v")
 
 
 def test_a_path_counts_from_the_working_directory(tmp_path: Path) -> None:
