@@ -191,6 +191,9 @@ static pid_t launch(const struct keeper_call *call, int *pid_fd)
 		/* A terminal's signals are for the task; the container must outlive a ^C. */
 		if (pid_fd != NULL)
 			(void)setsid();
+		/* On a node: what it starts ends with it, should it have to be ended. */
+		else if (!call->own_environ)
+			(void)setpgid(0, 0);
 		run(call, fds, call->line_fd >= 0 ? KEEPER_FDS : KEEPER_FDS - 1);
 	}
 	return pid;
@@ -336,6 +339,7 @@ static const char *wait_for(pid_t pid, int line_fd, int seconds)
 	const char *fault = NULL;
 
 	if (!ends_in_time(pid, line_fd, seconds)) {
+		(void)kill(-pid, SIGKILL); /* in a terminal's job it has no group of its own */
 		(void)kill(pid, SIGKILL);
 		fault = "it took too long";
 	}

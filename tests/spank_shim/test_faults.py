@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -134,6 +135,22 @@ KEPT = (
     "    say('status=ok', f'pid={os.getpid()}', 'state=opaque', 'finish=1', 'end='); ready()\n"
     "    os.read(5, 1); sys.exit()\n"
 )
+
+
+def test_what_a_keeper_has_started_ends_with_it(harness: Harness, tmp_path: Path) -> None:
+    """An importer, or the child that works as the job's user."""
+    body = f"""
+if (pid := os.fork()):
+    open('{tmp_path}/pid', 'w').write(str(pid))
+time.sleep(600)"""
+    keeper = harness.keeper(f"{KEPT}assert verb == 'finish'\n{body}")
+    played = harness.play("step", "--0=/image.sqsh", keeper)
+    assert "it took too long" in played.err
+    started = Path("/proc", (tmp_path / "pid").read_text())
+    deadline = time.monotonic() + 20
+    while started.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 @pytest.mark.parametrize("name", LATER)
