@@ -27,6 +27,7 @@ def rig() -> Iterator[Rig]:
         yield rig
     finally:
         rig.stop()
+    assert rig.survivors() == []
 
 
 @pytest.fixture(scope="module")

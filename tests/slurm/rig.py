@@ -22,6 +22,14 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from tests.slurm.leftovers import (
+    Machine,
+    left_files,
+    left_mounts,
+    left_of_rig,
+    left_processes,
+)
+
 _SHARE = Path(__file__).resolve().parents[2] / "share/enroot"
 
 NODES = 4
@@ -60,9 +68,9 @@ MinJobAge=60
 MpiDefault=none
 TreeWidth=16
 MaxArraySize=1001
-NodeName=node[1-{nodes}] NodeHostname={host} NodeAddr=127.0.0.1 Port=[{first_port}-{last_port}] \
-CPUs={cpus} RealMemory=4000
-PartitionName=all Nodes=node[1-{nodes}] Default=YES MaxTime=INFINITE OverSubscribe=YES
+NodeName={prefix}[1-{nodes}] NodeHostname={host} NodeAddr=127.0.0.1 \
+Port=[{first_port}-{last_port}] CPUs={cpus} RealMemory=4000
+PartitionName=all Nodes={prefix}[1-{nodes}] Default=YES MaxTime=INFINITE OverSubscribe=YES
 """
 
 _CGROUP_CONF = "CgroupAutomount=no\nConstrainCores=no\nConstrainRAMSpace=no\n"
@@ -100,21 +108,30 @@ class Rig:
         programs: the folder of the installed commands.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, nodes: int = NODES, prefix: str = "node") -> None:
+        """Make the folder.
+
+        Args:
+            nodes: how many nodes to start.
+            prefix: what their names begin with; another one for a second rig beside the tests'.
+        """
+        self._names = [f"{prefix}{number}" for number in range(1, nodes + 1)]
+        self._prefix = prefix
         self.base = Path(tempfile.mkdtemp(prefix="pyxis-rig-", dir="/var/tmp"))
         self.base.chmod(0o755)
         self.shared = self.base / "shared"
         self.user = _find_user()
         self.programs = Path(sys.executable).parent
         self._login = 0
-        self._nodes: dict[int, int] = {}
+        self._machines: list[Machine] = []
+        self._mounts: set[str] = set()
         self._processes: list[subprocess.Popen[bytes]] = []
         self._proctrack = _choose_proctrack()
-        self._before = set(_container_processes(self.user.pw_uid))
+        self._before = set(left_processes(self.user.pw_uid, ()))
 
     def node(self, number: int) -> Path:
         """The folder that node `number`, counted from 1, has at `local`."""
-        return self.base / f"node{number}"
+        return self.base / self._names[number - 1]
 
     def folder(self, name: str) -> Path:
         """Make an empty folder of the user's in `shared`."""
@@ -135,25 +152,27 @@ class Rig:
         self._start_munge()
         environ = {"PATH": _PATH, "SLURM_CONF": str(self.base / "slurm.conf")}
         self._spawn(["slurmctld", "-D", "-f", str(self.base / "slurm.conf")], environ)
-        for number in range(1, NODES + 1):
-            daemon = f"slurmd -D -N node{number} -f {self.base}/slurm.conf"
-            self._spawn(self._machine(f"node{number}", daemon), environ)
-            self._nodes[number] = self._processes[-1].pid
-        self._spawn(self._machine("login", "sleep infinity"), environ)
-        self._login = self._processes[-1].pid
+        for name in self._names:
+            self._start_machine(name, f"slurmd -D -N {name} -f {self.base}/slurm.conf", environ)
+        self._login = self._start_machine("login", "sleep infinity", environ)
         self._wait_for_nodes()
         (self.base / "plugstack.conf").write_text("")
+        self._mounts = {mount for machine in self._machines for mount in machine.mounts()}
 
-    def _machine(self, name: str, daemon: str) -> list[str]:
-        """The words that run a daemon on a machine of the cluster."""
+    def _start_machine(self, name: str, daemon: str, environ: dict[str, str]) -> int:
+        """Start a daemon on a machine of its own; return its process."""
         script = _NODE.format(base=self.base, node=name, daemon=daemon)
-        return ["unshare", "-m", "--propagation", "private", "sh", "-c", script]
+        words = ["unshare", "-m", "--propagation", "private", "sh", "-c", script]
+        self._spawn(words, environ)
+        pid = self._processes[-1].pid
+        self._machines.append(Machine(name, self.base / name, pid, name in self._names))
+        return pid
 
     def _write_files(self) -> None:
         uid, gid = self.user.pw_uid, self.user.pw_gid
         for name in ("state", "log", "local", "overlay", "shared"):
             (self.base / name).mkdir()
-        for name in ("login", *(f"node{number}" for number in range(1, NODES + 1))):
+        for name in ("login", *self._names):
             (self.base / "spool" / name).mkdir(parents=True)
             folder = self.base / name
             folder.mkdir()
@@ -161,10 +180,12 @@ class Rig:
             (folder / "tmp").mkdir()
             (folder / "tmp").chmod(0o1777)
         os.chown(self.shared, uid, gid)
-        port = _free_ports(NODES + 1)
+        nodes = len(self._names)
+        port = _free_ports(nodes + 1)
         text = _SLURM_CONF.format(
-            base=self.base, host=socket.gethostname(), ctld_port=port, nodes=NODES, cpus=CPUS,
-            first_port=port + 1, last_port=port + NODES, proctrack=self._proctrack,
+            base=self.base, host=socket.gethostname(), ctld_port=port, nodes=nodes, cpus=CPUS,
+            first_port=port + 1, last_port=port + nodes, proctrack=self._proctrack,
+            prefix=self._prefix,
         )  # fmt: skip
         (self.base / "slurm.conf").write_text(text)
         (self.base / "cgroup.conf").write_text(_CGROUP_CONF)
@@ -202,20 +223,31 @@ class Rig:
         self._processes.append(process)
 
     def _wait_for_nodes(self) -> None:
-        def ready() -> bool:
-            done = self.run("sinfo", "-h", "-o", "%D %t")
-            return done.stdout.strip() == f"{NODES} idle"
-
         try:
-            _wait_until(ready, "the nodes")
+            _wait_until(self._is_idle, "the nodes")
         except TimeoutError as error:
             logs = "".join(path.read_text()[-1500:] for path in (self.base / "log").iterdir())
             raise TimeoutError(f"{error}\n{logs}") from error
 
     def stop(self) -> None:
         """End every job and every daemon, and remove the folder."""
-        if self._login:
-            self.run("scancel", "--user", self.user.pw_name)
+        try:
+            if self._login:
+                self._end_jobs()
+        finally:
+            self._end_daemons()
+        self._remove_cgroups()
+        shutil.rmtree(self.base, ignore_errors=True)
+
+    def _end_jobs(self) -> None:
+        self.run("scancel", "--user", self.user.pw_name)
+        # A slurmstepd outlives its slurmd: steps have to be over before the daemons go.
+        try:
+            _wait_until(self._is_idle, "the end of all jobs", timeout=20)
+        except TimeoutError as error:
+            print(error, file=sys.stderr)
+
+    def _end_daemons(self) -> None:
         for process in reversed(self._processes):
             process.send_signal(signal.SIGTERM)
         for process in reversed(self._processes):
@@ -224,17 +256,17 @@ class Rig:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-        self._remove_cgroups()
-        shutil.rmtree(self.base, ignore_errors=True)
+        # Their numbers may be others' from now on.
+        self._processes, self._machines, self._login = [], [], 0
 
     def _remove_cgroups(self) -> None:
-        for number in range(1, NODES + 1):
-            for top in Path("/sys/fs/cgroup").glob(f"*/slurm_node{number}"):
+        for name in self._names:
+            for top in Path("/sys/fs/cgroup").glob(f"*/slurm_{name}"):
                 for folder, _, _ in os.walk(top, topdown=False):
                     try:
                         os.rmdir(folder)
                     except OSError:
-                        pass  # a process that is just ending
+                        pass  # a process is in it: `survivors` tells
 
     def run(
         self,
@@ -259,7 +291,7 @@ class Rig:
 
     def as_root(self, node: int, *words: str) -> subprocess.CompletedProcess[str]:
         """Run a command as root on a node, and see what that node sees; it has to succeed."""
-        there = ["nsenter", "-m", "-t", str(self._nodes[node]), "--wd=/", "--"]
+        there = ["nsenter", "-m", "-t", str(self._machines[node - 1].pid), "--wd=/", "--"]
         return subprocess.run([*there, *words], capture_output=True, text=True, check=True)
 
     @contextmanager
@@ -280,10 +312,19 @@ class Rig:
             self.as_root(node, "umount", str(path))
             self.as_root(node, "rmdir", str(path))
 
-    def as_user(self, words: tuple[str, ...], *, cwd: Path | None = None) -> list[str]:
-        """The words that run a command as the ordinary user on the login node."""
+    def as_user(
+        self, words: tuple[str, ...], *, cwd: Path | None = None, node: int = 0
+    ) -> list[str]:
+        """The words that run a command as the ordinary user on the login node.
+
+        Args:
+            words: the command.
+            cwd: where; `shared` by default.
+            node: the number of a node to run it on instead, past Slurm.
+        """
         uid, gid = self.user.pw_uid, self.user.pw_gid
-        there = ["nsenter", "-m", "-t", str(self._login), f"--wdns={cwd or self.shared}", "--"]
+        pid = self._machines[node - 1].pid if node else self._login
+        there = ["nsenter", "-m", "-t", str(pid), f"--wdns={cwd or self.shared}", "--"]
         user = ["setpriv", f"--reuid={uid}", f"--regid={gid}", "--init-groups", "--"]
         return [*there, *user, *words]
 
@@ -316,10 +357,11 @@ class Rig:
     def wait_until_idle(self) -> None:
         """Wait until no job runs or ends on any node, epilogs included."""
 
-        def idle() -> bool:
-            return self.run("sinfo", "-h", "-o", "%D %t").stdout.strip() == f"{NODES} idle"
+        _wait_until(self._is_idle, "idle nodes")
 
-        _wait_until(idle, "idle nodes")
+    def _is_idle(self) -> bool:
+        states = self.run("sinfo", "-h", "-o", "%D %t").stdout.strip()
+        return states == f"{len(self._names)} idle"
 
     @contextmanager
     def plugstack(self, text: str) -> Iterator[None]:
@@ -339,7 +381,7 @@ class Rig:
             _replace(path, before)
 
     def remains(self, *, within: float = 5) -> list[str]:
-        """What containers have left behind on any node: files and processes.
+        """What containers have left on any machine: files, processes and mounts.
 
         Args:
             within: seconds to wait for ends that are on their way.
@@ -350,13 +392,21 @@ class Rig:
         return left
 
     def _remains(self) -> list[str]:
-        left = []
-        for number in range(1, NODES + 1):
-            folder = self.node(number)
-            # Root's notes of jobs count too: pyxis/jobs/ID is gone once the epilog has run.
-            for pattern in ("data-*/*", "pyxis/*/[0-9]*", "tmp/*", "run-*/*"):
-                left += [str(path) for path in folder.glob(pattern)]
-        return left + sorted(set(_container_processes(self.user.pw_uid)) - self._before)
+        uid = self.user.pw_uid
+        left = [path for machine in self._machines for path in left_files(machine, uid)]
+        left += sorted(set(left_processes(uid, self._machines)) - self._before)
+        return left + left_mounts(self.base, self._machines, self._mounts)
+
+    def survivors(self, *, within: float = 5) -> list[str]:
+        """What is left of the rig after `stop`: nothing may be.
+
+        Args:
+            within: seconds to wait for ends that are on their way.
+        """
+        deadline = time.monotonic() + within
+        while (left := left_of_rig(self.base, self._names)) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        return left
 
 
 def _replace(path: Path, text: str) -> None:
@@ -397,24 +447,3 @@ def _wait_until(condition, what: str, *, timeout: float = 60) -> None:  # type: 
         if time.monotonic() > deadline:
             raise TimeoutError(f"waited {timeout:g} s for {what}")
         time.sleep(0.05)
-
-
-def _container_processes(uid: int) -> list[str]:
-    """Living processes of a user whose user namespace is not this one's."""
-    own = os.stat("/proc/self/ns/user").st_ino
-    found = []
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            if os.stat(f"/proc/{name}").st_uid != uid:
-                continue
-            if os.stat(f"/proc/{name}/ns/user").st_ino != own and not _is_ending(name):
-                words = Path(f"/proc/{name}/cmdline").read_bytes().replace(b"\0", b" ").decode()
-                found.append(f"process {name}: {words}")
-        except OSError:
-            continue
-    return found
-
-
-def _is_ending(pid: str) -> bool:
-    """A zombie, or a process that the kernel is taking down: it has no memory any more."""
-    return Path(f"/proc/{pid}/statm").read_text().split()[0] == "0"
