@@ -123,6 +123,18 @@ class Rendezvous:
         counts = self._count("ended")
         return counts.ended >= self.tasks
 
+    def abandon(self) -> None:
+        """Leave a step that is being ended, without a word to the others; the last one removes it.
+
+        Tasks that have not come yet are being ended as well, and the lock may be held for long.
+        """
+        fcntl.flock(self._alive_fd, fcntl.LOCK_UN)  # first: of two at once one has to be the last
+        try:
+            fcntl.flock(self._alive_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return
+        self.remove()
+
     def counts(self) -> Counts:
         """Return how far the step is."""
         return self._read_counts()

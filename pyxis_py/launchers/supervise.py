@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 
+from pyxis_py.launchers.termination import forget
 from pyxis_py.protocol.keeper_process import ask, encode_request
 
 TYPE_CHECKING = False
@@ -51,6 +52,7 @@ def supervise(
     if pid == 0:
         from pyxis_py.launchers.task import run_and_explain
 
+        forget()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _FORWARDED)
         os._exit(run_and_explain(become))
     _forward_signals(pid)

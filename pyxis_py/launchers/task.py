@@ -13,6 +13,7 @@ import os
 from enroot_py import CommandError, EnrootError, UsageError
 from pyxis_py.job import BATCH_STEP, JobFacts
 from pyxis_py.launchers.rendezvous import Rendezvous, remove_stale
+from pyxis_py.launchers.termination import Terminated, die, forget, hold_back, let_through
 from pyxis_py.options import OPTIONS
 from pyxis_py.plugin_config import WORDS_VARIABLE
 from pyxis_py.protocol.keeper_process import KeeperProcess, await_answer, encode_request
@@ -130,7 +131,19 @@ def run_task(line: TaskLine) -> NoReturn:
     job = observe_job(os.environ, batch=line.batch)
     words = os.environ.get(WORDS_VARIABLE, "").split()
     base = find_folder(runtime_path(words), os.environ)
+    hold_back()
     meeting = Rendezvous(base, step_folder(job, line.flags), tasks=job.local_tasks)
+    try:
+        let_through()
+        _take_part(line, job, words, base, meeting)
+    except Terminated:
+        meeting.abandon()
+        die()
+
+
+def _take_part(
+    line: TaskLine, job: JobFacts, words: list[str], base: str, meeting: Rendezvous
+) -> NoReturn:
     if line.batch:
         job = _unpack_script(job, meeting, line.command[0])
     show = meeting.is_first
@@ -208,6 +221,7 @@ def _become(
 
 def _serve(verb: str) -> int:
     """Be the keeper."""
+    forget()
     from pyxis_py.step.keeper import main
 
     return main(verb)
@@ -225,6 +239,11 @@ def _join(line: TaskLine, answer: Answer, meeting: Rendezvous, *, stay: bool) ->
     if answer.edits is not None:
         apply_edits(answer.edits, environ)
     run_joined = _import_join()
+
+    def report() -> None:
+        meeting.report_joined(stay=stay)
+        forget()  # what comes next is beyond the container's mounts
+
     run_joined(
         answer.pid,
         command,
@@ -232,7 +251,7 @@ def _join(line: TaskLine, answer: Answer, meeting: Rendezvous, *, stay: bool) ->
         namespaces=answer.join,
         folder=answer.cwd,
         filtered=answer.seccomp,
-        opened=lambda: meeting.report_joined(stay=stay),
+        opened=report,
     )
 
 
