@@ -191,7 +191,7 @@ static pid_t launch(const struct keeper_call *call, int *pid_fd)
 		/* A terminal's signals are for the task; the container must outlive a ^C. */
 		if (pid_fd != NULL)
 			(void)setsid();
-		/* On a node: what it starts ends with it, should it have to be ended. */
+		/* On a node: what it starts ends with it, at the latest. */
 		else if (!call->own_environ)
 			(void)setpgid(0, 0);
 		run(call, fds, call->line_fd >= 0 ? KEEPER_FDS : KEEPER_FDS - 1);
@@ -333,16 +333,21 @@ static bool ends_in_time(pid_t pid, int line_fd, int seconds)
 	return false;
 }
 
-/* Wait for a child; kill it when its time is over. Returns what is wrong, or NULL. */
-static const char *wait_for(pid_t pid, int line_fd, int seconds)
+/*
+ * Wait for a child; kill it when its time is over, and what it has started itself whenever it ends,
+ * if it has a process group of its own: on a node nobody else would. Returns what is wrong, or NULL.
+ */
+static const char *wait_for(pid_t pid, int line_fd, int seconds, bool has_group)
 {
 	const char *fault = NULL;
 
 	if (!ends_in_time(pid, line_fd, seconds)) {
-		(void)kill(-pid, SIGKILL); /* in a terminal's job it has no group of its own */
 		(void)kill(pid, SIGKILL);
 		fault = "it took too long";
 	}
+	/* Until it is reaped its number is nobody else's. */
+	if (has_group)
+		(void)kill(-pid, SIGKILL);
 	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
 		;
 	return fault;
@@ -371,7 +376,7 @@ int keeper_ask(struct keeper_call *call, int seconds, struct answer *answer)
 			    strerror(errno));
 		return -1;
 	}
-	fault = wait_for(pid, line_fd, seconds);
+	fault = wait_for(pid, line_fd, seconds, !call->own_environ);
 	if (fault == NULL)
 		fault = answer_read(answer, answer_fd);
 	if (fault != NULL) {
