@@ -233,6 +233,43 @@ def _digest(field: str, values: list[tuple[str, str]]) -> dict[str, object]:
     return {field: text}
 
 
+def _gpus(field: str, values: list[tuple[str, str]]) -> dict[str, object]:
+    """Refuse what no node can have; which GPUs there are only the nodes know."""
+    text = str(_single(field, values)[field])
+    for item in text.split(","):
+        if item.strip() and not _may_be_gpu(item.strip().lower()):
+            raise UsageError(
+                f"{values[0][0]}: neither a GPU nor a number of one: {item!r}",
+                hint="expected all, none, void, or indexes and UUIDs with commas between them",
+            )
+    return {field: text}
+
+
+def _may_be_gpu(item: str) -> bool:
+    if item in ("all", "none", "void") or item.startswith(("gpu-", "mig-")) or _is_device(item):
+        return True
+    # An index, host:N, GPU:MIG, or a PCI address.
+    number = item.removeprefix("host:")
+    address = ":" in number and set(number) <= set("0123456789abcdef:.")
+    return number.isascii() and (number.isdecimal() or address)
+
+
+def _is_device(item: str) -> bool:
+    kind, equals, name = item.partition("=")
+    vendor, slash, of_vendor = kind.partition("/")
+    return bool(equals and slash and vendor and of_vendor and name)
+
+
+def _devices(field: str, values: list[tuple[str, str]]) -> dict[str, object]:
+    parsed = _list(field, values)
+    for item in parsed[field]:  # type: ignore[attr-defined]
+        if not _is_device(item):
+            raise UsageError(
+                f"{values[0][0]}: not a device's name: {item!r}", hint="expected VENDOR/CLASS=NAME"
+            )
+    return parsed
+
+
 def _mounts(field: str, values: list[tuple[str, str]]) -> dict[str, object]:
     entries: dict[MountEntry, None] = {}
     for flag, text in values:
@@ -287,7 +324,7 @@ _PARSERS: dict[str, Callable[[str, list[tuple[str, str]]], dict[str, object]]] =
     "unshare": _unshare,
     "import_timeout": _seconds,
     "digest": _digest,
-    "gpus": _single,
-    "devices": _list,
+    "gpus": _gpus,
+    "devices": _devices,
     "environment": _single,
 }

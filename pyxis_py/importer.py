@@ -55,8 +55,11 @@ def _run(
     except OSError as error:
         raise CommandError(f"Cannot run the importer {program}: {error.strerror}") from error
     if done.returncode:
+        how = f"failed with status {done.returncode}"
+        if done.returncode < 0:
+            how = f"was ended by signal {-done.returncode}"
         raise CommandError(
-            f"The importer failed with status {done.returncode}: {program} {' '.join(words)}",
+            f"The importer {how}: {program} {' '.join(words)}",
             hint=_last_lines(done),
         )
     return done

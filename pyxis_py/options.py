@@ -142,8 +142,9 @@ OPTIONS: tuple[FlagOption, ...] = (
         "digest", env="PYXIS_CONTAINER_DIGEST", ours=True,
     ),
     FlagOption(
-        "container-gpus", "all|none|N|ID[,ID...]",
-        "GPUs to inject, by count, index or UUID (by default those of the allocation)",
+        "container-gpus", "all|none|void|GPU[,GPU...]",
+        "GPUs to inject, by index or UUID (by default those of the allocation); none brings the "
+        "driver's files alone, void nothing",
         "gpus", env="PYXIS_CONTAINER_GPUS", ours=True,
     ),
     FlagOption(

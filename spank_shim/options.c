@@ -44,6 +44,21 @@ static bool is_recorded(int number)
 	return false;
 }
 
+static struct given *new_given(int number, const char *value, size_t size)
+{
+	struct given *given = calloc(1, sizeof(*given));
+
+	if (given == NULL)
+		return NULL;
+	given->number = number;
+	given->value = strndup(value, size);
+	if (given->value == NULL) {
+		free(given);
+		return NULL;
+	}
+	return given;
+}
+
 /*
  * Slurm calls this for every occurrence on a command line. slurmstepd has one value of each flag,
  * and calls this for it twice (22.05: once at registration, once with all the job's options).
@@ -54,15 +69,11 @@ static int record(int number, const char *value, int remote)
 
 	if (remote && is_recorded(number))
 		return 0;
-	given = calloc(1, sizeof(*given));
+	if (value == NULL)
+		value = "";
+	given = new_given(number, value, strlen(value));
 	if (given == NULL)
 		return -1;
-	given->number = number;
-	given->value = strdup(value != NULL ? value : "");
-	if (given->value == NULL) {
-		free(given);
-		return -1;
-	}
 	*last = given;
 	last = &given->next;
 	return 0;
@@ -87,6 +98,33 @@ static const struct {
 
 #define OPTIONS (sizeof(table) / sizeof(table[0]))
 
+/* The values before the last of each flag that salloc got more than once. */
+static char *inherited[OPTIONS];
+
+/*
+ * Slurm hands the last one on in a variable of its own, and takes that for the first on srun's
+ * command line. Without it our variable is what the step that this srun runs in has left. To be
+ * called before Slurm reads the command line: it writes to its variable then.
+ */
+static int inherit_values(int number)
+{
+	char name[80];
+	const char *values, *handed, *tail;
+
+	(void)snprintf(name, sizeof(name), "_SLURM_SPANK_OPTION_pyxis_%s", table[number].name);
+	for (char *at = name; *at != '\0'; ++at)
+		if (*at == '-')
+			*at = '_';
+	handed = getenv(name);
+	(void)snprintf(name, sizeof(name), REPEATED, (size_t)number);
+	values = getenv(name);
+	tail = values != NULL ? strrchr(values, SEPARATOR[0]) : NULL;
+	if (handed == NULL || tail == NULL || strcmp(tail + 1, handed) != 0)
+		return 0;
+	inherited[number] = strndup(values, (size_t)(tail - values));
+	return inherited[number] != NULL ? 0 : -1;
+}
+
 int options_register(spank_t spank)
 {
 	for (size_t i = 0; i < OPTIONS; ++i) {
@@ -97,6 +135,8 @@ int options_register(spank_t spank)
 				    spank_strerror(error));
 			return -1;
 		}
+		if (!spank_remote(spank) && inherit_values((int)i) < 0)
+			return -1;
 	}
 	return 0;
 }
@@ -207,12 +247,35 @@ static void forget_components(void)
 	}
 }
 
+/* Put inherited values before the one that Slurm has handed on. */
+static int recall_values(int number)
+{
+	struct given **place = &first;
+
+	while (*place != NULL && (*place)->number != number)
+		place = &(*place)->next;
+	for (const char *at = inherited[number]; at != NULL && *place != NULL;) {
+		size_t size = strcspn(at, SEPARATOR);
+		struct given *given = new_given(number, at, size);
+
+		if (given == NULL)
+			return -1;
+		given->next = *place;
+		*place = given;
+		place = &given->next;
+		at = at[size] != '\0' ? at + size + 1 : NULL;
+	}
+	return 0;
+}
+
 int options_keep_repeated(void)
 {
 	bool failed = false;
 
 	if (components.count == 0)
 		forget_components();
+	for (size_t i = 0; i < OPTIONS; ++i)
+		failed = recall_values((int)i) < 0 || failed;
 	for (size_t i = 0; i < OPTIONS; ++i) {
 		char name[48];
 		AUTO_FREE char *joined = table[i].has_arg ? join_values((int)i, &failed) : NULL;
@@ -237,6 +300,15 @@ static void free_list(struct given *list)
 	}
 }
 
+/* salloc and sbatch call again for later components what was given to the first. */
+static bool is_before(const struct given *one)
+{
+	for (const struct given *given = first; given != one; given = given->next)
+		if (given->number == one->number && strcmp(given->value, one->value) == 0)
+			return true;
+	return false;
+}
+
 /* All flags of a component as one text, "" if it has none; NULL if memory ran out. */
 static char *encode_component(void)
 {
@@ -247,6 +319,8 @@ static char *encode_component(void)
 	for (const struct given *given = first; given != NULL; given = given->next) {
 		char number[16];
 
+		if (is_before(given))
+			continue;
 		(void)snprintf(number, sizeof(number), "%d=", given->number);
 		text = append(text, number, given->value);
 		if (text == NULL)
@@ -293,4 +367,8 @@ void options_free(void)
 	while (components.count > 0)
 		free(components.flags[--components.count]);
 	components.differ = false;
+	for (size_t i = 0; i < OPTIONS; ++i) {
+		free(inherited[i]);
+		inherited[i] = NULL;
+	}
 }

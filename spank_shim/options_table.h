@@ -17,6 +17,6 @@ X(14, "container-env", "NAME[,NAME...]", 1, "[pyxis] variables of the job that w
 X(15, "container-unshare", "NS[,NS...]", 1, "[pyxis] new namespaces for the container: net, ipc, uts", "PYXIS_CONTAINER_UNSHARE", "unshare", PLAIN_NONE)
 X(16, "container-import-timeout", "SECONDS", 1, "[pyxis] give up importing the image after so many seconds", "PYXIS_CONTAINER_IMPORT_TIMEOUT", "import_timeout", PLAIN_NONE)
 X(17, "container-digest", "print|sha256:HEX", 1, "[pyxis] print the image's digest when the step starts, or run no image but the one that has it", "PYXIS_CONTAINER_DIGEST", "digest", PLAIN_NONE)
-X(18, "container-gpus", "all|none|N|ID[,ID...]", 1, "[pyxis] GPUs to inject, by count, index or UUID (by default those of the allocation)", "PYXIS_CONTAINER_GPUS", "gpus", PLAIN_NONE)
+X(18, "container-gpus", "all|none|void|GPU[,GPU...]", 1, "[pyxis] GPUs to inject, by index or UUID (by default those of the allocation); none brings the driver's files alone, void nothing", "PYXIS_CONTAINER_GPUS", "gpus", PLAIN_NONE)
 X(19, "container-device", "VENDOR/CLASS=NAME[,...]", 1, "[pyxis] CDI devices to inject", "PYXIS_CONTAINER_DEVICE", "devices", PLAIN_NONE)
 X(20, "environment", "FILE.toml|NAME", 1, "[pyxis] an environment definition file: image, mounts, variables and more in one place", "PYXIS_ENVIRONMENT", "environment", PLAIN_NONE)

@@ -108,7 +108,11 @@ int submit_post_opt(spank_t spank, int count, char **words)
 
 	if (options_next_component())
 		return outcome;
-	slurm_error("pyxis: Slurm gives all components of a heterogeneous step the same plugin "
-		    "flags; where they are to differ use pyxis-srun");
+	if (spank_context() == S_CTX_ALLOCATOR)
+		slurm_error("pyxis: Slurm gives all components of a job the same plugin flags: give "
+			    "them to the first, or to each step's srun where they are to differ");
+	else
+		slurm_error("pyxis: Slurm gives all components of a heterogeneous step the same "
+			    "plugin flags; where they are to differ use pyxis-srun");
 	return -1;
 }

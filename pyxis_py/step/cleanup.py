@@ -94,7 +94,7 @@ def finish(state: StepState, settings: Settings, *, complete: bool) -> tuple[lis
         try:
             release_image(state.importer, settings.environment)
         except EnrootError as error:
-            failed.append(str(error))
+            failed += [str(error), *error.hint.splitlines()]
     if state.temporary:
         failed += _remove(state.container, settings)
     if state.scratch:

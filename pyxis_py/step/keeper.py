@@ -52,7 +52,12 @@ def _start(request: Request, log: Log, news: News) -> tuple[Answer, Started | No
     scratch = ""
     if request.config.cache_policy == "never" and plan.origin == "uri":
         scratch = f"{folder}/{request.job.job}.{request.job.step}.cache"
-    plan, image = _prepare(plan, request, settings, news, scratch)
+    try:
+        plan, image = _prepare(plan, request, settings, news, scratch)
+    except EnrootError:
+        # What was unpacked so far is gone; an importer may hold something, the scratch folder too.
+        _undo(plan._replace(temporary=False), request, settings, scratch)
+        raise
     logs: list[str] = []
     environ = request.job.environ
     kept = tuple(f"{name}={environ[name]}" for name in plan.keep_environ if environ.get(name))
