@@ -13,6 +13,7 @@ from enroot_py import EnrootError
 from pyxis_py.args import RawValue
 from pyxis_py.cli.kube import kube
 from pyxis_py.cli.plugin import plugin_group
+from pyxis_py.launchers.interpreter import forget_locale
 from pyxis_py.launchers.local import run_local
 from pyxis_py.launchers.srun import report
 from pyxis_py.options import OPTIONS
@@ -81,6 +82,7 @@ application.add_command(kube)
 
 def main() -> int:
     """Run one command line and return its exit status."""
+    forget_locale()
     try:
         status = application.main(prog_name="pyxis", standalone_mode=False)
         return status if isinstance(status, int) else 0

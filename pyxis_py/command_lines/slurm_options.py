@@ -23,6 +23,12 @@ else:
     from enroot_py import NamedTuple
 
 
+class OptionError(UsageError):
+    """Options that srun and sbatch refuse; they then end with this status too."""
+
+    exit_code = 255
+
+
 class SlurmOption(NamedTuple):
     """One option of srun or sbatch.
 
@@ -172,7 +178,7 @@ def split_command_line(
     """Cut a command line into its options and the command behind them.
 
     Raises:
-        UsageError: if an option is unknown, ambiguous, or lacks its value.
+        OptionError: if an option is unknown, ambiguous, or lacks its value.
     """
     by_name = {option.name: option for option in options}
     by_short = {option.short: option for option in by_name.values() if option.short}
@@ -202,12 +208,12 @@ def _long(
     option = _by_prefix(text, by_name, command)
     if option.argument == "none":
         if equals:
-            raise UsageError(f"{command}: --{option.name} takes no value: {words[at]!r}")
+            raise OptionError(f"{command}: --{option.name} takes no value: {words[at]!r}")
         return GivenOption(option.name, "", (words[at],)), 1
     if equals or option.argument == "optional":
         return GivenOption(option.name, value, (words[at],)), 1
     if at + 1 >= len(words):
-        raise UsageError(f"{command}: --{option.name} needs a value")
+        raise OptionError(f"{command}: --{option.name} needs a value")
     return GivenOption(option.name, words[at + 1], (words[at], words[at + 1])), 2
 
 
@@ -218,11 +224,11 @@ def _by_prefix(text: str, by_name: Mapping[str, SlurmOption], command: str) -> S
     if len(matches) == 1:
         return by_name[matches[0]]
     if matches:
-        raise UsageError(
+        raise OptionError(
             f"{command}: option --{text} is ambiguous",
             hint="it may be " + ", ".join(f"--{name}" for name in sorted(matches)),
         )
-    raise UsageError(f"{command}: unknown option --{text}")
+    raise OptionError(f"{command}: unknown option --{text}")
 
 
 def _cluster(
@@ -234,7 +240,7 @@ def _cluster(
     for index in range(1, len(word)):
         option = by_short.get(word[index])
         if option is None:
-            raise UsageError(f"{command}: unknown option -{word[index]} in {word!r}")
+            raise OptionError(f"{command}: unknown option -{word[index]} in {word!r}")
         if option.argument == "none":
             given.append(GivenOption(option.name, "", (f"-{word[index]}",)))
             continue
@@ -243,7 +249,7 @@ def _cluster(
             given.append(GivenOption(option.name, value, rest))
             return given, 1
         if at + 1 >= len(words):
-            raise UsageError(f"{command}: -{option.short} (--{option.name}) needs a value")
+            raise OptionError(f"{command}: -{option.short} (--{option.name}) needs a value")
         given.append(GivenOption(option.name, words[at + 1], (*rest, words[at + 1])))
         return given, 2
     return given, 1

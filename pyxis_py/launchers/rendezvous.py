@@ -22,7 +22,9 @@ from enroot_py import EnrootError, StoreError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import NamedTuple
+    from typing import NamedTuple, TypeVar
+
+    Result = TypeVar("Result")
 else:
     from enroot_py import NamedTuple
 
@@ -108,20 +110,38 @@ class Rendezvous:
         Args:
             stay: tasks will say when they end; else the folder goes with the last one that joins.
         """
+        last, missing = self._locked(lambda: self._join(stay=stay))
         try:
             line_fd = os.open(f"{self.path}/line", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-            os.write(line_fd, b"\0")
+            os.write(line_fd, b"\0" * (1 + missing))
             os.close(line_fd)
         except OSError:
             pass  # the keeper is gone: there is nobody to tell
-        counts = self._count("joined")
-        if not stay and counts.joined >= self.tasks:
+        if last:
             self.remove()
 
+    def _join(self, *, stay: bool) -> tuple[bool, int]:
+        """Return whether this task is the last, and how many were killed before they joined."""
+        counts = self._add_one("joined")
+        if not stay and self._leave(counts):
+            return True, max(self.tasks - counts.joined, 0)
+        return not stay and counts.joined >= self.tasks, 0
+
     def end(self) -> bool:
-        """Say that this task has ended; True for the last one, which then has to clean up."""
-        counts = self._count("ended")
-        return counts.ended >= self.tasks
+        """Say that this task has ended; True for the last one, which then has to clean up.
+
+        Tasks whose process was killed never say so: whoever is left alone is the last.
+        """
+        return self._locked(self._end)
+
+    def _end(self) -> bool:
+        counts = self._add_one("ended")
+        return self._leave(counts) or counts.ended >= self.tasks
+
+    def give_up(self) -> None:
+        """Leave without having joined; the last task that does so removes the folder."""
+        if self._locked(lambda: self._leave(self._read_counts())):
+            self.remove()
 
     def abandon(self) -> None:
         """Leave a step that is being ended, without a word to the others; the last one removes it.
@@ -135,6 +155,17 @@ class Rendezvous:
             return
         self.remove()
 
+    def _leave(self, counts: Counts) -> bool:
+        """Count as living no more; True if all tasks have come, and none of the others is alive."""
+        if counts.started >= self.tasks:
+            try:
+                fcntl.flock(self._alive_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return True
+            except BlockingIOError:
+                pass
+        fcntl.flock(self._alive_fd, fcntl.LOCK_UN)
+        return False
+
     def counts(self) -> Counts:
         """Return how far the step is."""
         return self._read_counts()
@@ -143,15 +174,18 @@ class Rendezvous:
         """Remove the folder."""
         remove_folder(self.path)
 
-    def _count(self, what: str) -> Counts:
+    def _locked(self, action: Callable[[], Result]) -> Result:
         fcntl.flock(self._lock_fd, fcntl.LOCK_EX)
         try:
-            counts = self._read_counts()
-            counts = counts._replace(**{what: getattr(counts, what) + 1})
-            self._write_counts(counts)
-            return counts
+            return action()
         finally:
             fcntl.flock(self._lock_fd, fcntl.LOCK_UN)
+
+    def _add_one(self, what: str) -> Counts:
+        counts = self._read_counts()
+        counts = counts._replace(**{what: getattr(counts, what) + 1})
+        self._write_counts(counts)
+        return counts
 
     def _make_line(self) -> str:
         path = f"{self.path}/line"

@@ -15,6 +15,7 @@ from pyxis_py.args import Arguments, RawValue, parse_arguments
 from pyxis_py.command_lines.components import Component, split_components
 from pyxis_py.command_lines.slurm_table import read_options
 from pyxis_py.job import JobFacts
+from pyxis_py.launchers.interpreter import forget_interpreter, restore_pipes
 from pyxis_py.options import OPTIONS
 from pyxis_py.plugin_config import WORDS_VARIABLE
 from pyxis_py.protocol.keeper_process import encode_request
@@ -23,9 +24,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from pyxis_py.command_lines.slurm_options import GivenOption
+
 TASK = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "task_program.py")
-_ASK_ONLY = ("help", "usage", "version")
+ASK_ONLY = ("help", "usage", "version")
+"""Options that print something and do nothing else."""
+
 _LARGEST_FILE = 1 << 20
+_PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+,.:/@")
 
 
 def task_words(flags: Sequence[str]) -> list[str]:
@@ -59,25 +65,41 @@ def _rewrite_programs(component: Component) -> str:
     try:
         with open(path, encoding="utf-8") as file:
             text = rewrite_programs(file.read(_LARGEST_FILE), component.flags)
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"--multi-prog: cannot read {path}: {error}") from error
+    except OSError as error:
+        raise UsageError(f"--multi-prog: cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"--multi-prog: {path} is no text: {error}") from error
     fd = os.memfd_create("multi-prog", 0)  # srun, which this process becomes, inherits it
     os.write(fd, text.encode())
     return f"/proc/self/fd/{fd}"
 
 
 def rewrite_programs(text: str, flags: Sequence[str]) -> str:
-    """Put task.py in front of every program of a --multi-prog file. Source: srun(1)."""
+    """Put task.py in front of every program of a --multi-prog file.
+
+    Source: srun(1); Slurm 22.05 src/srun/libsrun/multi_prog.c: a backslash at a line's end, that
+    of a comment too, makes one line of two.
+    """
     import shlex
 
-    before = " ".join(shlex.quote(word) for word in task_words(flags))
+    # Slurm replaces %t and %o in words, and knows only some of a shell's quotes.
+    before = " ".join(map(shlex.quote, task_words([plain_flag(flag) for flag in flags])))
     lines = []
+    begins = True
     for line in text.splitlines():
-        ranks, blank, program = line.strip().partition(" ")
-        if line.strip() and not line.lstrip().startswith("#") and blank:
-            line = f"{ranks} {before} {program.strip()}"
+        words = line.split(None, 1)
+        if begins and len(words) == 2 and not words[0].startswith("#"):
+            line = f"{words[0]} {before} {words[1]}"
+        begins = not line.endswith("\\")
         lines.append(line)
     return "\n".join(lines) + "\n"
+
+
+def plain_flag(flag: str) -> str:
+    """Return a flag as a word that needs no quotes; `parse_line` of task.py reads it."""
+    if set(flag) <= _PLAIN:
+        return flag
+    return f"--hex={flag.encode('utf-8', 'surrogateescape').hex()}"
 
 
 def resolve_digest(
@@ -119,6 +141,7 @@ def _tell(line: str) -> None:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Become srun; returns only if the command line is wrong."""
+    forget_interpreter()
     words = sys.argv[1:] if words is None else list(words)
     try:
         return _run(words)
@@ -135,8 +158,9 @@ def report(error: EnrootError, program: str) -> int:
 
 def _run(words: list[str]) -> int:
     components = split_components(words, read_options("srun"))
-    if any(component.has(name) for component in components for name in _ASK_ONLY):
-        return become("srun", words)
+    if any(component.has(name) for component in components for name in ASK_ONLY):
+        given = [option for component in components for option in component.slurm]
+        return answer("srun", given)
     environ = dict(os.environ)
     arguments: list[Arguments] = []
     for component in components:
@@ -147,10 +171,29 @@ def _run(words: list[str]) -> int:
     return become("srun", srun_words(components, environ))
 
 
+def answer(program: str, given: Sequence[GivenOption]) -> int:
+    """Have srun or sbatch print what was asked for, with the container flags where that is help."""
+    words = [word for option in given for word in option.words]
+    if not any(option.name == "help" for option in given):
+        return become(program, words)
+    import subprocess
+
+    try:
+        status = subprocess.run([program, *words], check=False).returncode
+    except OSError:
+        return become(program, words)
+    sys.stdout.write("\nContainers:\n")
+    for row in OPTIONS:
+        flag = f"--{row.name}={row.arginfo}" if row.takes_argument else f"--{row.name}"
+        sys.stdout.write(f"      {flag:<27} {row.usage}\n")
+    return status
+
+
 def become(program: str, words: Sequence[str]) -> int:
     """Execute srun or sbatch; returns 127 if there is none."""
     sys.stdout.flush()
     sys.stderr.flush()
+    restore_pipes()
     try:
         os.execvp(program, [program, *words])
     except OSError as error:

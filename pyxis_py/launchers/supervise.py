@@ -50,11 +50,11 @@ def supervise(
     signal.pthread_sigmask(signal.SIG_BLOCK, _FORWARDED)
     pid = os.fork()
     if pid == 0:
-        from pyxis_py.launchers.task import run_and_explain
+        from pyxis_py.launchers.task import SLURMS_STATUSES, run_and_explain
 
         forget()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _FORWARDED)
-        os._exit(run_and_explain(become))
+        os._exit(run_and_explain(become, statuses=SLURMS_STATUSES))
     _forward_signals(pid)
     status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     for number in _FORWARDED:

@@ -8,10 +8,12 @@ command is a batch script that carries another one (launchers/sbatch.py), which 
 
 from __future__ import annotations
 
+import errno
 import os
 
 from enroot_py import CommandError, EnrootError, UsageError
 from pyxis_py.job import BATCH_STEP, JobFacts
+from pyxis_py.launchers.interpreter import forget_interpreter, restore_interrupt
 from pyxis_py.launchers.rendezvous import Rendezvous, remove_stale
 from pyxis_py.launchers.termination import Terminated, die, forget, hold_back, let_through
 from pyxis_py.options import OPTIONS
@@ -32,6 +34,11 @@ PAYLOAD_MARK = "#PYXIS-BATCH-SCRIPT\n"
 """The line of a batch script of ours behind which the user's own begins."""
 
 _SCRIPT_LIMIT = 64 << 20
+
+SLURMS_STATUSES = {127: errno.ENOENT, 126: errno.EACCES}
+"""How a task ends whose command is missing or cannot be executed, by what a shell says of it.
+
+Source: Slurm 22.05 src/slurmd/slurmstepd/task.c, exec_task()."""
 
 
 class TaskLine(NamedTuple):
@@ -59,7 +66,7 @@ def parse_line(words: Sequence[str]) -> TaskLine:
     numbers = {option.name: number for number, option in enumerate(OPTIONS)}
     options, batch, at = [], False, 0
     while at < len(words) and words[at] != "--":
-        name, _, argument = words[at].removeprefix("--").partition("=")
+        name, _, argument = _read_flag(words[at]).removeprefix("--").partition("=")
         if name == "batch":
             batch = True
         elif name in numbers:
@@ -70,6 +77,16 @@ def parse_line(words: Sequence[str]) -> TaskLine:
     if not words[at + 1 :]:
         raise UsageError("task: no command")
     return TaskLine(tuple(options), tuple(words[:at]), batch, tuple(words[at + 1 :]))
+
+
+def _read_flag(word: str) -> str:
+    """Return a flag that launchers/srun.py has made plain, as it was given."""
+    if not word.startswith("--hex="):
+        return word
+    try:
+        return bytes.fromhex(word.removeprefix("--hex=")).decode("utf-8", "surrogateescape")
+    except ValueError:
+        raise UsageError(f"task: not a flag: {word!r}") from None
 
 
 def observe_job(environ: Mapping[str, str], *, batch: bool = False) -> JobFacts:
@@ -161,7 +178,11 @@ def _take_part(
         os.close(ready_fd)
         return keeper.read()
 
-    answer = decode_answer(meeting.come(start))
+    try:
+        answer = decode_answer(meeting.come(start))
+    except EnrootError:
+        meeting.give_up()
+        raise
     if show:
         _show(answer)
     if answer.status != "ok":
@@ -222,6 +243,7 @@ def _become(
 def _serve(verb: str) -> int:
     """Be the keeper."""
     forget()
+    restore_interrupt()
     from pyxis_py.step.keeper import main
 
     return main(verb)
@@ -255,14 +277,21 @@ def _join(line: TaskLine, answer: Answer, meeting: Rendezvous, *, stay: bool) ->
     )
 
 
-def run_and_explain(action: Callable[[], NoReturn]) -> int:
-    """Do something that does not return; if it fails, say why and return the exit status."""
+def run_and_explain(
+    action: Callable[[], NoReturn], *, statuses: Mapping[int, int] | None = None
+) -> int:
+    """Do something that does not return; if it fails, say why and return the exit status.
+
+    Args:
+        action: what to do.
+        statuses: exit statuses that are to be others.
+    """
     try:
         action()
     except EnrootError as error:
         hint = f"\npyxis: {error.hint}" if error.hint else ""
         os.write(2, f"pyxis: error: {error}{hint}\n".encode("utf-8", "replace"))
-        return error.exit_code
+        return (statuses or {}).get(error.exit_code, error.exit_code)
     except OSError as error:
         on = f": {error.filename}" if error.filename else ""
         os.write(2, f"pyxis: error: {error.strerror}{on}\n".encode("utf-8", "replace"))
@@ -271,4 +300,5 @@ def run_and_explain(action: Callable[[], NoReturn]) -> int:
 
 def main(words: Sequence[str]) -> int:
     """Run a task; returns only if it cannot."""
-    return run_and_explain(lambda: run_task(parse_line(words)))
+    forget_interpreter()
+    return run_and_explain(lambda: run_task(parse_line(words)), statuses=SLURMS_STATUSES)

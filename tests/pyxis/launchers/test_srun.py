@@ -10,7 +10,12 @@ from enroot_py import UsageError
 from pyxis_py.command_lines.components import split_components
 from pyxis_py.command_lines.slurm_options import SlurmOption, built_in_options
 from pyxis_py.command_lines.slurm_table import read_options
-from pyxis_py.launchers.sbatch import make_script, read_submission, strip_directives
+from pyxis_py.launchers.sbatch import (
+    command_line,
+    make_script,
+    read_submission,
+    strip_directives,
+)
 from pyxis_py.launchers.srun import rewrite_programs, srun_words, task_words
 from pyxis_py.launchers.task import (
     PAYLOAD_MARK,
@@ -73,7 +78,7 @@ def test_mistakes_end_before_submission(words: list[str]) -> None:
 
 def test_every_program_of_several_starts_through_the_task() -> None:
     text = rewrite_programs("# comment\n0 echo a\n\n1-3  cmd '%t' b\n", ["--container-image=a b"])
-    before = " ".join([*TASK, "'--container-image=a b'", "--"])
+    before = " ".join([*TASK, f"--hex={b'--container-image=a b'.hex()}", "--"])
     assert text == f"# comment\n0 {before} echo a\n\n1-3 {before} cmd '%t' b\n"
 
 
@@ -162,7 +167,35 @@ def test_wrapped_commands_become_scripts() -> None:
     assert submission is not None
     assert submission.text.startswith("#!/bin/sh\n")
     assert submission.text.endswith("\necho 'x'\n")
-    assert submission.slurm == ()
+    assert submission.slurm == ((),)
+
+
+def test_components_of_a_job_keep_their_options(tmp_path: Path) -> None:
+    path = tmp_path / "job.sh"
+    path.write_text("#!/bin/sh\ntrue\n")
+    image = "--container-image=a"
+    words = ["-n1", image, ":", "-n2", "-J", "x", ":", image, "-n3", str(path), ":", "y"]
+    submission = read_submission(words, SBATCH)
+    assert submission is not None
+    assert [value.argument for value in submission.container] == ["a"]
+    assert submission.arguments == (":", "y")
+    name = "--job-name=job.sh"
+    expected = ["-n1", name, ":", "-n2", "-J", "x", ":", "-n3", name]
+    assert command_line(submission, SBATCH, named=False) == expected
+    assert name not in command_line(submission, SBATCH, named=True)
+
+
+@pytest.mark.parametrize("where", ["command line", "script"])
+def test_flags_of_a_component_that_the_script_does_not_run_in_are_refused(
+    tmp_path: Path, where: str
+) -> None:
+    path = tmp_path / "job.sh"
+    second = "--container-image=b"
+    lines = ["#SBATCH -n1", "#SBATCH hetjob", f"#SBATCH {second}"] if where == "script" else []
+    path.write_text("\n".join(["#!/bin/sh", *lines, "true\n"]))
+    words = [] if where == "script" else ["-n1", ":", second]
+    with pytest.raises(UsageError, match="=b: given to component 1 of the job"):
+        read_submission([*words, str(path)], SBATCH)
 
 
 FAKE_SRUN = """\
