@@ -24,12 +24,13 @@ class Case:
         command: the command and its arguments.
         out: a regular expression for a line of standard output; "" for any output.
         err: the same for standard error.
-        fails: the step has to fail (`status` 0) or to end with `status`.
-        status: the exit status wanted; -1 for any but 0.
+        status: the exit status wanted, or several that will do; -1 for any but 0.
         environ: the job's variables.
         lacking: a regular expression that no line of the output may match.
         setup: a shell command of the user's before.
         after: another one afterwards; what it prints counts as the step's output.
+        submitted: whether a job may be submitted at all.
+        again: the step is run twice, and the second run is the one that counts.
     """
 
     name: str
@@ -37,11 +38,13 @@ class Case:
     command: tuple[str, ...] = ("true",)
     out: str = ""
     err: str = ""
-    status: int = 0
+    status: int | tuple[int, ...] = 0
     environ: dict[str, str] = field(default_factory=dict)
     lacking: str = ""
     setup: str = ""
     after: str = ""
+    submitted: bool = True
+    again: bool = False
 
 
 def ok(name: str, *flags: str, run: str, out: str = "", **more: object) -> Case:
@@ -50,7 +53,12 @@ def ok(name: str, *flags: str, run: str, out: str = "", **more: object) -> Case:
 
 
 def refused(name: str, *flags: str, err: str, **more: object) -> Case:
-    """A step that must not run."""
+    """Flags that are refused before a job is submitted."""
+    return failing(name, *flags, err=err, submitted=False, **more)
+
+
+def failing(name: str, *flags: str, err: str, **more: object) -> Case:
+    """A step that must not run, which only its node can know."""
     return Case(name, flags, err=err, status=-1, **more)  # type: ignore[arg-type]
 
 
@@ -63,14 +71,14 @@ IMAGES = [
     Case("an empty argument", (IMAGE,), ("printf", "<%s>\\n", ""), "^<>$"),
     Case("the exit status", (IMAGE,), (*SH, "exit 7"), status=7),
     Case("a signal", (IMAGE,), (*SH, "kill -TERM $$"), status=-1),
-    Case("a command that is not there", (IMAGE,), ("nosuchprogram",), err="not found|nosuch", status=-1),
-    Case("a folder as a command", (IMAGE,), ("/etc",), status=-1),
+    Case("a command that is not there", (IMAGE,), ("nosuchprogram",), err="nosuchprogram.*[Nn]o such file|not found: nosuchprogram", status=(2, 127)),
+    Case("a folder as a command", (IMAGE,), ("/etc",), err="/etc: Permission denied", status=(13, 126)),
     ok("no new root on the host", run="ls -a /; cat /etc/mark", out="^image$", lacking="^lost.found$"),
     Case("the flag's value in a word of its own", ("--container-image", "{image}"), ("cat", "/etc/mark"), "^image$"),
     Case("the flag given twice alike", (IMAGE, IMAGE), ("cat", "/etc/mark"), "^image$"),
-    refused("a file that is not there", "--container-image=/nosuch.sqsh", err="nosuch.sqsh"),
-    refused("a file that is no image", "--container-image=/etc/passwd", err="squashfs|image"),
-    refused("a folder as image", "--container-image=/etc", err="/etc"),
+    failing("a file that is not there", "--container-image=/nosuch.sqsh", err="nosuch.sqsh"),
+    failing("a file that is no image", "--container-image=/etc/passwd", err="squashfs|image"),
+    failing("a folder as image", "--container-image=/etc", err="/etc"),
     refused("two images", IMAGE, "--container-image=/other.sqsh", err="more than once"),
     refused("no value", "--container-image=", err="container-image"),
     Case("no flag at all", (), ("sh", "-c", "test -e /etc/debian_version && echo host"), "^host$"),
@@ -94,8 +102,8 @@ MOUNTS = [
     ok("targets are made", "--container-mounts=/etc:/not/there/yet", run="test -e /not/there/yet/debian_version && echo yes", out="^yes$"),
     ok("the target stays beneath the root", "--container-mounts=/etc:/../../../escape", run="test -e /escape/debian_version && echo yes", out="^yes$"),
     ok("over a file of the image", "--container-mounts=/etc/debian_version:/etc/mark", run="cat /etc/mark", out="^[0-9]+"),
-    refused("a source that is not there", IMAGE, "--container-mounts=/no/such/source:/m", err="/no/such/source"),
-    refused("no such source among others", IMAGE, "--container-mounts=/etc:/m,/no/such:/n", err="/no/such"),
+    failing("a source that is not there", IMAGE, "--container-mounts=/no/such/source:/m", err="/no/such/source"),
+    failing("no such source among others", IMAGE, "--container-mounts=/etc:/m,/no/such:/n", err="/no/such"),
     refused("an unknown kind of source", IMAGE, "--container-mounts=devpts:/m", err="devpts"),
     refused("a target that is no path", IMAGE, "--container-mounts=/etc:m", err="container-mounts"),
     refused("an empty source", IMAGE, "--container-mounts=:/m", err="container-mounts"),
@@ -107,8 +115,8 @@ FOLDERS = [
     ok("another folder", "--container-workdir=/opt", run="pwd", out="^/opt$"),
     ok("a relative one counts from the root", "--container-workdir=etc", run="pwd", out="^/etc$"),
     ok("no way out", "--container-workdir=../../..", run="pwd", out="^/$"),
-    refused("not there", IMAGE, "--container-workdir=/nosuch", err="/nosuch"),
-    refused("a file", IMAGE, "--container-workdir=/etc/mark", err="/etc/mark"),
+    failing("not there", IMAGE, "--container-workdir=/nosuch", err="/nosuch"),
+    failing("a file", IMAGE, "--container-workdir=/etc/mark", err="/etc/mark"),
     refused("two folders", IMAGE, "--container-workdir=/a", "--container-workdir=/b", err="more than once"),
     ok("a mounted folder", "--container-mounts=/etc:/m", "--container-workdir=/m", run="pwd", out="^/m$"),
 ]  # fmt: skip
@@ -131,7 +139,7 @@ ROOTFS = [
     ok("read-only, but not what is mounted", "--container-readonly", "--container-mounts=tmpfs:/t", run="touch /t/x && echo yes", out="^yes$"),
     ok("writable", "--container-writable", run="touch /new && test -e /new && echo yes", out="^yes$"),
     ok("writable and deep", "--container-writable", run="mkdir -p /a/b/c && touch /a/b/c/d && rm -r /etc/mark && test ! -e /etc/mark && echo yes", out="^yes$"),
-    ok("nothing stays", "--container-writable", run="test -e /new || echo clean", out="^clean$"),
+    ok("nothing stays", "-w", "node1", "--container-writable", run="test ! -e /new && touch /new && echo clean", out="^clean$", again=True),
     refused("both", IMAGE, "--container-writable", "--container-readonly", err="contradict"),
 ]  # fmt: skip
 
@@ -175,10 +183,10 @@ ENVIRON = [
 ]  # fmt: skip
 
 NAMESPACES = [
-    ok("network", "--container-unshare=net", run="readlink /proc/self/ns/net; cat /proc/net/dev", out="lo:", lacking="eth0|ens|veth"),
+    ok("network", "--container-unshare=net", run="readlink /proc/self/ns/net; grep -c lo: /proc/net/dev", out="\\Anet:\\[[0-9]+\\]\n1$", lacking="{net}"),
     ok("ipc", "--container-unshare=ipc", run="readlink /proc/self/ns/ipc", out="^ipc:", lacking="{ipc}"),
     ok("uts", "--container-unshare=uts", run="readlink /proc/self/ns/uts", out="^uts:", lacking="{uts}"),
-    ok("all", "--container-unshare=net,ipc,uts", run="readlink /proc/self/ns/ipc", out="^ipc:", lacking="{ipc}"),
+    ok("all", "--container-unshare=net,ipc,uts", run="cd /proc/self/ns; readlink net; readlink ipc; readlink uts", out="\\Anet:.+\nipc:.+\nuts:.+\n\\Z", lacking="{net}|{ipc}|{uts}"),
     ok("shared otherwise", run="readlink /proc/self/ns/ipc", out="{ipc}"),
     ok("shared network otherwise", run="readlink /proc/self/ns/net", out="{net}"),
     ok("a name of its own", "--container-unshare=uts", "--container-remap-root", run="hostname inside && hostname", out="^inside$"),
@@ -209,7 +217,7 @@ VARIABLES = [
 ]  # fmt: skip
 
 TASKS = [
-    ok("several tasks, one container", "-n4", "-N1", run="readlink /proc/self/ns/mnt", out="^mnt:"),
+    ok("several tasks, one container", "-n4", "-N1", run="echo $(readlink /proc/self/ns/mnt) $(readlink /proc/self/ns/user)", out="\\A(mnt:.+ user:.+)\n(\\1\n){3}\\Z", lacking="{user}"),
     ok("ranks", "-n4", "-N1", run="echo rank $SLURM_PROCID", out="^rank 3$"),
     ok("labels", "-n2", "-N1", "--label", run="echo hello", out="^1: hello$"),
     ok("four nodes", "-N4", run="echo $SLURMD_NODENAME; cat /etc/mark", out="^node4$"),
@@ -237,16 +245,18 @@ SAVING = [
 ]  # fmt: skip
 
 NAMES = [
-    refused("exec of what is not there", "--container-name=absent:exec", err="not running"),
-    refused("exec, though an image is given", IMAGE, "--container-name=absent:exec", err="not running"),
-    refused("create without an image", "--container-name=absent:create", err="no such container"),
+    failing("exec of what is not there", "--container-name=absent:exec", err="not running"),
+    failing("exec, though an image is given", IMAGE, "--container-name=absent:exec", err="not running"),
+    failing("create without an image", "--container-name=absent:create", err="no such container"),
+    refused("empty", IMAGE, "--container-name=", err="--container-name: a value is missing"),
+    refused("empty, with nothing else", "--container-name=", err="--container-name: a value is missing"),
     refused("a slash", IMAGE, "--container-name=/tmp/x", err="not a container name"),
     refused("no name before the mode", IMAGE, "--container-name=:exec", err="name is empty"),
     refused("an unknown mode", IMAGE, "--container-name=x:attach", err="unknown mode 'attach'"),
     refused("longer than a file's name", IMAGE, "--container-name=" + "a" * 300, err="not a container name"),
     refused("two names", IMAGE, "--container-name=a", "--container-name=b", err="more than once"),
-    refused("by its variable", err="variable1: there is no such container", environ={"PYXIS_CONTAINER_NAME": "variable1"}),
-    refused("the flag wins over the variable", "--container-name=flag1", err="flag1: there is no such container", environ={"PYXIS_CONTAINER_NAME": "variable1"}),
+    failing("by its variable", err="variable1: there is no such container", environ={"PYXIS_CONTAINER_NAME": "variable1"}),
+    failing("the flag wins over the variable", "--container-name=flag1", err="flag1: there is no such container", environ={"PYXIS_CONTAINER_NAME": "variable1"}),
 ]  # fmt: skip
 
 TOGETHER = [
@@ -263,7 +273,7 @@ TOGETHER = [
     ok("the flag wins over env's variable", "--container-env=IN_IMAGE", run="echo $WHOSE $IN_IMAGE", out="^image no$", environ={"PYXIS_CONTAINER_ENV": "WHOSE", "WHOSE": "job", "IN_IMAGE": "no"}),
     ok("the job's PATH", "--container-env=PATH", run="echo $PATH", out="/usr/local/bin:/usr/bin:/bin:/usr/local/sbin"),
     ok("the entrypoint sees what env names", "--container-entrypoint", "--container-entrypoint-log", "--container-env=WHOSE", "--container-mounts={shared}/entry1:/entry", run="true", err="saw job no", environ={"WHOSE": "job", "FOO": "no"}, setup="printf '#!/bin/sh\necho saw $WHOSE ${{FOO-no}}\nexec \"$@\"\n' > {shared}/entry1; chmod +x {shared}/entry1"),
-    refused("an entrypoint that fails", IMAGE, "--container-entrypoint", "--container-mounts={shared}/entry2:/entry", err="exit code 9", setup="printf '#!/bin/sh\nexit 9\n' > {shared}/entry2; chmod +x {shared}/entry2"),
+    failing("an entrypoint that fails", IMAGE, "--container-entrypoint", "--container-mounts={shared}/entry2:/entry", err="exit code 9", setup="printf '#!/bin/sh\nexit 9\n' > {shared}/entry2; chmod +x {shared}/entry2"),
     ok("a log of no entrypoint", "--container-entrypoint-log", run="pwd", out="^/srv$", lacking="speaks"),
     ok("entrypoint-log by its variable", "--container-entrypoint", run="true", err="entrypoint speaks", environ={"PYXIS_CONTAINER_ENTRYPOINT_LOG": "yes"}),
     ok("no entrypoint wins over the variable", "--no-container-entrypoint", run="pwd", out="^/srv$", environ={"PYXIS_CONTAINER_ENTRYPOINT": "1"}),
@@ -281,12 +291,12 @@ EXPORTS = [
 ]  # fmt: skip
 
 REFERENCES = [
-    refused("a registry that does not answer", "--container-image=127.0.0.1:1/no/such:1", err="127.0.0.1:1"),
-    refused("an unknown scheme", "--container-image=ftp://host/image:1", err="ftp"),
+    failing("a registry that does not answer", "--container-image=127.0.0.1:1/no/such:1", err="127.0.0.1:1"),
+    failing("an unknown scheme", "--container-image=ftp://host/image:1", err="ftp"),
     refused("capital letters", "--container-image=127.0.0.1:1/No/Such:1", err="No/Such"),
     refused("a digest against a digest", "--container-image=127.0.0.1:1/t/x@sha256:" + "0" * 64, "--container-digest=sha256:" + "1" * 64, err="is not the digest of"),
     refused("a file without its folder", "--container-image=image.sqsh", err="[.]/image.sqsh is the file"),
-    refused("a device", "--container-image=/dev/null", err="/dev/null"),
+    failing("a device", "--container-image=/dev/null", err="/dev/null"),
     refused("a name of noise", "--container-image=" + "xY9+/" * 400, err="container-image|image|name"),
 ]  # fmt: skip
 
@@ -307,7 +317,28 @@ DEFINITIONS = [
 ]  # fmt: skip
 
 OURS = [
+    ok("a time limit that is long enough", "--container-import-timeout=60", run="cat /etc/mark", out="^image$"),
+    ok("a time limit's fractions", "--container-import-timeout=59.5", run="cat /etc/mark", out="^image$"),
+    ok("the flag wins over the time limit's variable", "--container-import-timeout=60", run="cat /etc/mark", out="^image$", environ={"PYXIS_CONTAINER_IMPORT_TIMEOUT": "soon"}),
+    refused("a time limit of nothing", IMAGE, "--container-import-timeout=0", err="container-import-timeout: not a number of seconds: '0'"),
+    refused("a time limit that is none, by the variable", IMAGE, err="PYXIS_CONTAINER_IMPORT_TIMEOUT: not a number of seconds: 'soon'", environ={"PYXIS_CONTAINER_IMPORT_TIMEOUT": "soon"}),
     refused("a time limit that is none", IMAGE, "--container-import-timeout=soon", err="soon"),
+    refused("a digest that is none, by the variable", IMAGE, err="PYXIS_CONTAINER_DIGEST: neither .* 'md5:abc'", environ={"PYXIS_CONTAINER_DIGEST": "md5:abc"}),
+    ok("a file has no digest to print", run="cat /etc/mark", out="^image$", err="it has no digest", environ={"PYXIS_CONTAINER_DIGEST": "print"}),
+    ok("no GPU, and nothing for one", "--container-gpus=void", run="ls /dev/nvidia0 || echo none", out="^none$", environ={"NVIDIA_VISIBLE_DEVICES": "all"}),
+    Case("no GPU but the driver, if there is one", (IMAGE, "--container-gpus=none"), (*SH, "ls /dev/nvidia0 || echo none"), err="No such file|no NVIDIA driver", status=(0, 1), lacking="^/dev/nvidia0$"),
+    ok("no GPU, by the variable", run="ls /dev/nvidia0 || echo none", out="^none$", environ={"NVIDIA_VISIBLE_DEVICES": "all", "PYXIS_CONTAINER_GPUS": "void"}),
+    ok("the flag wins over the variable's GPU", "--container-gpus=void", run="ls /dev/nvidia0 || echo none", out="^none$", environ={"PYXIS_CONTAINER_GPUS": "frob"}),
+    failing("a GPU that no node has", IMAGE, "--container-gpus=GPU-00000000-0000-0000-0000-000000000000", err="gpu: "),
+    refused("a GPU that is none", IMAGE, "--container-gpus=0,frob", err="--container-gpus: neither a GPU .*'frob'"),
+    refused("a GPU that is none, by the variable", IMAGE, err="PYXIS_CONTAINER_GPUS: neither a GPU .*'frob'", environ={"PYXIS_CONTAINER_GPUS": "frob"}),
+    refused("no GPU named", IMAGE, "--container-gpus=", err="--container-gpus: a value is missing"),
+    refused("GPUs of two minds", IMAGE, "--container-gpus=all", "--container-gpus=none", err="more than once"),
+    failing("a device that no node has", IMAGE, "--container-device=nosuch.example/dev=0", err="nosuch.example/dev=0"),
+    failing("a device that no node has, by the variable", IMAGE, err="nosuch.example/dev=1", environ={"PYXIS_CONTAINER_DEVICE": "nosuch.example/dev=1"}),
+    refused("a device that is none", IMAGE, "--container-device=none", err="--container-device: not a device's name: 'none'"),
+    refused("a device that is none, by the variable", IMAGE, err="PYXIS_CONTAINER_DEVICE: not a device's name: 'gpu0'", environ={"PYXIS_CONTAINER_DEVICE": "gpu0"}),
+    refused("no device named", IMAGE, "--container-device=", err="--container-device: an empty item"),
     refused("a digest of a file", IMAGE, "--container-digest=sha256:" + "0" * 64, err="digest"),
     refused("a digest that is none", IMAGE, "--container-digest=md5:abc", err="digest"),
     refused("no such environment file", "--environment=/no/such.toml", err="such.toml"),
