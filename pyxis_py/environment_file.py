@@ -49,8 +49,9 @@ KEYS = {
     "annotations": (dict,),
 }  # fmt: skip
 """Every key that a file may have, and what its value may be."""
+KINDS = {str: "a string", list: "a list of strings", bool: "true or false", dict: "a table"}
+"""What each type of value is called."""
 
-_KINDS = {str: "a string", list: "a list of strings", bool: "true or false", dict: "a table"}
 _VARIABLE = re.compile(r"\$(?:\{([^}]*)\}|(\$)|(\{))")
 _DEFAULT = ":-"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -222,7 +223,7 @@ def _build(path: str, values: dict[str, Any], environ: Mapping[str, str]) -> Env
         if key not in KEYS:
             raise UsageError(f"{path}: unknown key {key!r}", hint="known: " + ", ".join(KEYS))
         if not isinstance(value, KEYS[key]):
-            kinds = " or ".join(_KINDS[kind] for kind in KEYS[key])
+            kinds = " or ".join(KINDS[kind] for kind in KEYS[key])
             raise UsageError(f"{path}: {key}: expected {kinds}, got {value!r}")
 
     def expand(key: str, text: str) -> str:

@@ -35,6 +35,9 @@ SLURM gets there whatever --export says."""
 _MOST_PINS = 16
 
 _SUFFIXES = (".sqsh", ".squashfs")
+_SQUASHFS_FLAGS = ("squashfs", "sqsh")
+"""Either says that what is in the source, a squashfs file, is meant, not the file."""
+
 _SCRIPT_OPTIONS = ("x-create=file", "bind", "ro", "nosuid", "nodev", "private")
 
 
@@ -269,14 +272,17 @@ def _plan_mounts(arguments: Arguments, job: JobFacts) -> tuple[Mount, ...]:
 
 
 def _plan_mount(entry: MountEntry, job: JobFacts) -> Mount:
-    source, fstype = entry.source, "none"
+    source, fstype, options = entry.source, "none", entry.options
     if source == "tmpfs":
         fstype = "tmpfs"
     elif source == "umount":
         source = "none"
     else:
         source = _absolute(source, job, flag="--container-mounts")
-    return Mount(source, entry.target, fstype, entry.options)
+        if any(flag in options for flag in _SQUASHFS_FLAGS):
+            fstype, left_out = "squashfs", (*_SQUASHFS_FLAGS, "x-create=auto", "rbind")
+            options = ("x-create=dir", *(word for word in options if word not in left_out))
+    return Mount(source, entry.target, fstype, options)
 
 
 def _messages(arguments: Arguments, action: str, job: JobFacts, maker: int) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.slurm.doors import PLUGIN, WRAPPER, Door
+from tests.slurm.images import make_image
 from tests.slurm.rig import Rig
 
 pytestmark = [
@@ -138,6 +139,15 @@ def test_a_mount_of_a_flag_lies_over_one_of_the_file(rig: Rig, door: Door, folde
         *door.srun, "-w", "node1", flag, "--container-mounts=/etc:/m", "sh", "-c", script
     )
     assert done.stdout == "both\n", done.stderr
+
+
+def test_what_is_in_a_squashfs_file_can_be_mounted(rig: Rig, door: Door, folder: Path) -> None:
+    make_image(folder / "data.sqsh", mark="data")
+    flag = write(rig, folder, 'mounts = ["${DATA}/data.sqsh:/data:sqsh"]\n')
+    more = f"--container-mounts={folder}/data.sqsh:/more:squashfs+ro"
+    done = rig.run(*door.srun, "-w", "node1", flag, more, "cat", "/data/etc/mark", "/more/etc/mark",
+                   "/etc/mark", DATA=str(folder))  # fmt: skip
+    assert done.stdout.split() == ["data", "data", "image"], done.stderr
 
 
 def test_a_variable_that_neither_image_nor_job_has_is_named(

@@ -234,10 +234,10 @@ def test_several_programs_in_one_step(rig: Rig, image: str) -> None:
 
 
 def test_steps_of_one_allocation(rig: Rig, image: str) -> None:
-    script = (
-        f"pyxis-srun -n1 --overlap {image} sh -c 'sleep 1; cat /etc/mark' &"
-        f" pyxis-srun -n1 --overlap {image} cat /etc/mark; wait"
-    )
+    """Each waits for the other, so they have to run at the same time."""
+    step = f"pyxis-srun -n1 --overlap {image} --container-mounts={rig.folder('overlap')}:/shared"
+    meet = "touch /shared/$0; until test -e /shared/$1; do sleep 0.1; done; cat /etc/mark"
+    script = f"{step} timeout 30 sh -c '{meet}' a b & {step} timeout 30 sh -c '{meet}' b a; wait"
     done = rig.run("salloc", "-Q", "-w", "node1", "-n2", "sh", "-c", script)
     assert done.stdout.split() == ["image", "image"], done.stderr
 
@@ -333,6 +333,28 @@ def test_a_cancelled_step_leaves_nothing(rig: Rig, image: str, flags: tuple[str,
         rig.run("scancel", "--name", ready.name)
         process.communicate(timeout=30)
     assert process.returncode != 0, process.returncode
+    assert rig.remains(within=15) == []
+
+
+def test_a_container_is_saved_of_a_step_that_is_cancelled(rig: Rig, image: str) -> None:
+    """Its tasks had all started: what they have done is complete, only the end is not theirs."""
+    folder = rig.folder("cancelled")
+    saved = folder / "saved.sqsh"
+    mount = f"--container-mounts={folder}:/shared"
+    script = (
+        "echo kept > /kept-$SLURM_LOCALID; echo $SLURM_JOB_ID > /shared/id-$SLURM_LOCALID;"
+        " touch /shared/ready-$SLURM_LOCALID; exec sleep 60"
+    )
+    with rig.popen("pyxis-srun", "-w", "node2", "-n2", image, mount, "--container-writable",
+                   f"--container-save={saved}", "sh", "-c", script) as process:  # fmt: skip
+        for number in range(2):
+            wait_for(folder / f"ready-{number}")
+        rig.run("scancel", (folder / "id-0").read_text().strip())
+        _, err = process.communicate(timeout=30)
+    assert process.returncode != 0
+    wait_for(saved)
+    listed = step(rig, f"--container-image={saved}", "cat", "/kept-0", "/kept-1")
+    assert listed[1] == "kept\nkept", (listed, err)
     assert rig.remains(within=15) == []
 
 

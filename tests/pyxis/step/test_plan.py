@@ -195,6 +195,8 @@ def test_relative_paths_need_a_folder_to_count_from() -> None:
         ("/a:/b:ro", Mount("/a", "/b", "none", ("x-create=auto", "rbind", "ro"))),
         ("./a:/b", Mount("/work/dir/./a", "/b", "none", ("x-create=auto", "rbind"))),
         ("tmpfs:/t:size=1M", Mount("tmpfs", "/t", "tmpfs", ("x-create=dir", "size=1M"))),
+        ("/a.sqsh:/d:sqsh", Mount("/a.sqsh", "/d", "squashfs", ("x-create=dir",))),
+        ("/a:/d:ro+squashfs", Mount("/a", "/d", "squashfs", ("x-create=dir", "ro"))),
         ("umount:/proc", Mount("none", "/proc", "none", ("x-detach",))),
     ],
 )
