@@ -77,21 +77,6 @@ def test_without_an_interpreter_it_says_so(rig: Rig, image: str) -> None:
     assert_up(rig)
 
 
-def test_a_step_whose_keeper_hangs_can_be_cancelled(rig: Rig, image: str) -> None:
-    started = rig.shared / "hangs"
-    only = _ONLY_START.replace("PYTHON", str(rig.programs / "python"))
-    body = f"{only}touch {started}; exec sleep 600"
-    with (
-        rig.plugstack(plugin_line(rig, keeper(rig, body))),
-        rig.popen("srun", "-J", "hangs", "-w", "node1", "-n2", image, "true") as process,
-    ):
-        wait_for(started)
-        rig.run("scancel", "--name", "hangs")
-        process.communicate(timeout=30)
-    assert process.returncode != 0
-    assert_up(rig)
-
-
 @pytest.mark.parametrize(
     "flags",
     [
