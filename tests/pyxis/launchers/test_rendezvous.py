@@ -58,6 +58,57 @@ def test_the_folder_goes_with_the_last_that_joins(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def come_and_be_killed(base: Path, *, tasks: int) -> None:
+    """Take part in another process, which ends without a word."""
+    pid = os.fork()
+    if pid == 0:
+        Rendezvous(str(base), "1.0.aa", tasks=tasks).come(lambda path: b"answer")
+        os._exit(0)
+    os.waitpid(pid, 0)
+
+
+def test_one_that_is_killed_before_it_joins_is_not_waited_for(tmp_path: Path) -> None:
+    come_and_be_killed(tmp_path, tasks=3)
+    meetings = [Rendezvous(str(tmp_path), "1.0.aa", tasks=3) for _ in range(2)]
+    for meeting in meetings:
+        meeting.come(start_slowly)
+    line_fd = os.open(f"{meetings[0].path}/line", os.O_RDWR | os.O_NONBLOCK)
+    meetings[0].report_joined(stay=False)
+    assert os.read(line_fd, 10) == b"\0"
+    meetings[1].report_joined(stay=False)
+    assert os.read(line_fd, 10) == b"\0\0"  # the keeper needs to wait for nobody else
+    os.close(line_fd)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_one_that_is_killed_while_it_runs_leaves_the_end_to_the_last(tmp_path: Path) -> None:
+    come_and_be_killed(tmp_path, tasks=3)
+    meetings = [Rendezvous(str(tmp_path), "1.0.aa", tasks=3) for _ in range(2)]
+    for meeting in meetings:
+        meeting.come(start_slowly)
+        meeting.report_joined(stay=True)
+    assert [meeting.end() for meeting in meetings] == [False, True]
+
+
+def test_the_last_that_gives_up_removes_the_folder(tmp_path: Path) -> None:
+    meetings = [Rendezvous(str(tmp_path), "1.0.aa", tasks=3) for _ in range(3)]
+    for meeting in meetings:
+        meeting.come(lambda path: b"answer")
+    for meeting in meetings:
+        assert (tmp_path / "1.0.aa").exists()
+        meeting.give_up()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_stays_while_tasks_are_to_come(tmp_path: Path) -> None:
+    first = Rendezvous(str(tmp_path), "1.0.aa", tasks=2)
+    first.come(lambda path: b"answer")
+    first.give_up()
+    late = Rendezvous(str(tmp_path), "1.0.aa", tasks=2)
+    assert late.counts() == Counts(1, 0, 0)
+    late.remove()
+
+
 def test_folders_of_killed_steps_go_and_others_stay(tmp_path: Path) -> None:
     living = Rendezvous(str(tmp_path), "2.0.bb", tasks=2)
     for name in ("3.0.cc", "4.0.dd", "5.0.ee"):

@@ -16,7 +16,7 @@ from pyxis_py.launchers.sbatch import (
     read_submission,
     strip_directives,
 )
-from pyxis_py.launchers.srun import rewrite_programs, srun_words, task_words
+from pyxis_py.launchers.srun import plain_flag, rewrite_programs, srun_words, task_words
 from pyxis_py.launchers.task import (
     PAYLOAD_MARK,
     expand_counts,
@@ -80,6 +80,27 @@ def test_every_program_of_several_starts_through_the_task() -> None:
     text = rewrite_programs("# comment\n0 echo a\n\n1-3  cmd '%t' b\n", ["--container-image=a b"])
     before = " ".join([*TASK, f"--hex={b'--container-image=a b'.hex()}", "--"])
     assert text == f"# comment\n0 {before} echo a\n\n1-3 {before} cmd '%t' b\n"
+
+
+def test_programs_over_several_lines_stay_what_they_are() -> None:
+    text = rewrite_programs("0\ta \\\n1 b\n# no \\\n2 c\n3 d", ["--container-image=x%t"])
+    before = " ".join([*TASK, f"--hex={b'--container-image=x%t'.hex()}", "--"])
+    assert text == f"0 {before} a \\\n1 b\n# no \\\n2 c\n3 {before} d\n"
+
+
+def test_a_task_reads_flags_that_are_made_plain() -> None:
+    flag = "--container-image=it's \udcff\n%t"
+    assert parse_line([plain_flag(flag), "--", "c"]).options == ((0, flag.partition("=")[2]),)
+    assert plain_flag("--container-image=a/b:c@d") == "--container-image=a/b:c@d"
+    with pytest.raises(UsageError):
+        parse_line(["--hex=abc", "--", "c"])
+
+
+@pytest.mark.parametrize("words", [["--nosuch"], ["-n"], ["--nt=2"], ["-?"], ["--wrap", "a", "b"]])
+def test_what_sbatch_refuses(words: list[str]) -> None:
+    with pytest.raises(UsageError) as refused:
+        read_submission(words, SBATCH)
+    assert refused.value.exit_code == (1 if "--wrap" in words else 255)
 
 
 @pytest.mark.parametrize(
