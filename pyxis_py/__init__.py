@@ -14,8 +14,10 @@ from __future__ import annotations
 _EXPORTS = {
     "JobFacts": "pyxis_py.job",
     "StepHooks": "pyxis_py.launchers.step_hooks",
+    "become_task": "pyxis_py.launchers.handover",
     "launch": "pyxis_py.launchers.launch",
     "launch_command": "pyxis_py.launchers.launch",
+    "pass_task": "pyxis_py.launchers.handover",
     "read_flags": "pyxis_py.launchers.step_hooks",
     "run_local": "pyxis_py.launchers.local",
 }
@@ -24,6 +26,8 @@ __all__ = sorted(_EXPORTS)
 TYPE_CHECKING = False  # the literal that type checkers know; `typing` itself would cost 4 ms
 if TYPE_CHECKING:
     from pyxis_py.job import JobFacts as JobFacts
+    from pyxis_py.launchers.handover import become_task as become_task
+    from pyxis_py.launchers.handover import pass_task as pass_task
     from pyxis_py.launchers.launch import launch as launch
     from pyxis_py.launchers.launch import launch_command as launch_command
     from pyxis_py.launchers.local import run_local as run_local

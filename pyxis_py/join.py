@@ -15,6 +15,7 @@ if __name__ == "__main__":
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from enroot_py import run_joined
+from pyxis_py.launchers.interpreter import forget_interpreter
 from pyxis_py.launchers.task import run_and_explain
 from pyxis_py.protocol.records import decode_answer
 from pyxis_py.protocol.task_environ import apply_edits
@@ -29,6 +30,7 @@ def become(answer_fd: int, line_fd: int, command: tuple[str, ...]) -> NoReturn:
     answer = decode_answer(os.pread(answer_fd, os.fstat(answer_fd).st_size, 0))
     os.close(answer_fd)
     os.set_inheritable(line_fd, False)
+    forget_interpreter()
     environ = dict(os.environ)
     if answer.edits is not None:
         apply_edits(answer.edits, environ)

@@ -9,6 +9,7 @@ import shlex
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,6 +19,7 @@ import pytest
 from tests.hooks.sandbox import Sandbox
 from tests.operations.starting import open_modes, running
 from tests.registry.docker_registry import free_port, wait_until_open
+from tests.slurm.images import make_image
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 
@@ -151,3 +153,146 @@ def _answer(server: socket.socket) -> None:
     connection, _ = server.accept()
     with connection:
         connection.sendall(b"answer")
+
+
+class Machine:
+    """An image, and folders that no other test has."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.image = make_image(folder / "image.sqsh")
+        self.environ = {
+            "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
+            "HOME": str(folder), "XDG_RUNTIME_DIR": str(folder / "run"),
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }  # fmt: skip
+        (folder / "run").mkdir(mode=0o700)
+
+    def call(self, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            words, env={**self.environ, **environ}, cwd=self.folder, stdin=subprocess.DEVNULL,
+            capture_output=True, text=True, check=False, timeout=60,
+        )  # fmt: skip
+
+    def mpirun(self, ranks: int, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run Open MPI's example with ranks on this machine alone, whatever networks it has."""
+        with tempfile.TemporaryDirectory(prefix="mpi", dir="/tmp") as folder:  # a short path
+            done = self.call(
+                "mpirun", "-n", str(ranks), str(EXAMPLES / "mpirun_launch.py"), *words,
+                TMPDIR=folder, OMPI_MCA_plm="isolated", OMPI_MCA_oob_tcp_if_include="lo",
+                OMPI_MCA_btl="self,vader", OMPI_MCA_rmaps_base_oversubscribe="1",
+                OMPI_MCA_hwloc_base_binding_policy="none",
+            )  # fmt: skip
+            assert os.listdir(folder) == []
+        return done
+
+    def left(self) -> list[str]:
+        """What steps have left behind."""
+        found = [*self.folder.glob("run/pyxis/[0-9]*"), *self.folder.glob(".local/share/enroot/*")]
+        return [str(path) for path in found]
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+    machine = Machine(tmp_path_factory.mktemp("machine"))
+    yield machine
+    assert machine.left() == []
+
+
+@pytest.mark.kernel
+def test_mpirun_starts_ranks_in_one_container(machine: Machine) -> None:
+    script = "echo $OMPI_COMM_WORLD_RANK/$PMIX_RANK $(cat /etc/mark) $(readlink /proc/self/ns/mnt)"
+    done = machine.mpirun(3, f"--container-image={machine.image}", "--", "sh", "-c", script)
+    lines = [line.split() for line in sorted(done.stdout.splitlines())]
+    assert (done.returncode, len(lines)) == (0, 3), done.stderr
+    assert [line[:2] for line in lines] == [[f"{rank}/{rank}", "image"] for rank in range(3)]
+    namespaces = {line[2] for line in lines}
+    assert len(namespaces) == 1
+    assert namespaces != {os.readlink("/proc/self/ns/mnt")}
+
+
+@pytest.mark.kernel
+def test_nothing_of_python_is_left_in_mpiruns_ranks(machine: Machine) -> None:
+    """Signals that it ignores, and the locale that it sets."""
+    script = "echo $(grep SigIgn /proc/self/status) ${LC_CTYPE-none} $(ls /proc/$$/fd)"
+    bare = machine.call("sh", "-c", f"exec mpirun -n 1 sh -c '{script}'", OMPI_MCA_plm="isolated")
+    done = machine.mpirun(1, f"--container-image={machine.image}", "--", "sh", "-c", script)
+    assert done.stdout == bare.stdout != "", done.stderr + bare.stderr
+
+
+@pytest.mark.kernel
+@pytest.mark.parametrize(
+    ("rank", "end", "status"), [(0, "exit 6", 6), (2, "exit 7", 7), (1, "kill -9 $$", 137)]
+)
+def test_a_rank_that_fails_ends_mpirun(machine: Machine, rank: int, end: str, status: int) -> None:
+    script = f"[ $PMIX_RANK = {rank} ] && {end}; exec sleep 50"
+    done = machine.mpirun(3, f"--container-image={machine.image}", "--", "sh", "-c", script)
+    assert done.returncode == status, done.stderr
+
+
+@pytest.mark.kernel
+def test_mpirun_says_why_there_is_no_container(machine: Machine) -> None:
+    done = machine.mpirun(2, "--container-image=/nosuch.sqsh", "--", "true")
+    assert done.returncode == 1
+    assert "no such file on this node: /nosuch.sqsh" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.kernel
+def test_a_container_is_saved_when_mpiruns_ranks_have_ended(machine: Machine) -> None:
+    """The process that drives the hooks ends after the ranks, and mpirun after that."""
+    saved = machine.folder / "saved.sqsh"
+    flags = [f"--container-image={machine.image}", f"--container-save={saved}"]
+    done = machine.mpirun(
+        2, *flags, "--container-writable", "--", "sh", "-c", "echo $PMIX_RANK > /by-$PMIX_RANK"
+    )
+    assert done.returncode == 0, done.stderr
+    flag = f"--container-image={saved}"
+    assert machine.call("pyxis", "run", flag, "cat", "/by-0", "/by-1").stdout == "0\n1\n"
+
+
+@pytest.mark.kernel
+def test_ranks_of_mpirun_compute_together(machine: Machine) -> None:
+    """MPI itself: messages, and memory that ranks read of each other. Its libraries are mounted."""
+    source = Path(__file__).parent / "slurm/ring.c"
+    built = machine.call("mpicc", "-O1", "-o", "ring", str(source))
+    assert built.returncode == 0, built.stderr
+    mounts = [f"{path}:{path}" for path in ("/usr", "/lib", "/lib64", "/etc/alternatives")]
+    flag = f"--container-mounts={','.join([*mounts, f'{machine.folder}:/mnt'])}"
+    done = machine.mpirun(4, f"--container-image={machine.image}", flag, "--", "/mnt/ring")
+    tokens = (4, 2, 3, 4)
+    expected = [f"{rank} of 4: 6 {tokens[rank]} {1000 + (rank ^ 1)}" for rank in range(4)]
+    assert sorted(done.stdout.splitlines()) == expected, done.stderr
+    assert "PMIX ERROR" not in done.stderr
+
+
+LOCALLY = """
+import submitit, sys
+from submitit_launch import InContainer
+folder, image, number, *mounts = sys.argv[1:]
+function = lambda number: [8 // number, open("/etc/mark").read()]
+flags = [f"--container-image={image}", "--container-mounts=" + ",".join([folder, *mounts])]
+executor = submitit.LocalExecutor(folder=folder)
+print(executor.submit(InContainer(function, flags, processes=2), int(number)).result())
+"""
+
+
+@pytest.mark.kernel
+@pytest.mark.parametrize(
+    ("number", "status", "output", "error"),
+    [
+        ("2", 0, "[[4, 'image\\n'], [4, 'image\\n']]\n", ""),
+        ("0", 1, "", "the processes on node 0 ended with [1, 1]"),
+    ],
+)
+def test_functions_of_submitit_run_in_a_container(
+    machine: Machine, tmp_path: Path, number: str, status: int, output: str, error: str
+) -> None:
+    """Without Slurm; see tests/slurm/test_examples.py."""
+    mounts = [f"{path}:{path}" for path in ("/usr", "/lib", "/lib64", sys.prefix)]
+    done = machine.call(
+        sys.executable, "-c", LOCALLY, str(tmp_path), str(machine.image), number, *mounts,
+        PYTHONPATH=str(EXAMPLES),
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (status, output), done.stderr
+    assert error in done.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -11,7 +12,12 @@ from enroot_py import UsageError
 from pyxis_py.launchers.step_hooks import read_flags
 from pyxis_py.options import find_option
 
-_WRAPPER = "import sys; from pyxis_py.launchers.srun import main; sys.exit(main())"
+_FOLDER = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+_WRAPPER = (
+    # In place of the working directory, whose files are the job's and no modules of ours.
+    f"import sys; sys.path[0] = {_FOLDER!r};"
+    " from pyxis_py.launchers.srun import main; sys.exit(main())"
+)
 
 
 def container_flags(

@@ -9,7 +9,7 @@ What Slurm's plugin does in slurmstepd, in the same order and under the same nam
     hooks.task_exit()                        # a task has ended; the last one cleans up
     hooks.exit()                             # whatever happened before, nothing is left
 
-`pyxis run` is such a launcher; examples/ has more.
+`pyxis run` is such a launcher; examples/ has more, for mpirun and submitit.
 """
 
 from __future__ import annotations
@@ -122,6 +122,9 @@ class StepHooks:
 
     def task_init(self, command: Sequence[str]) -> tuple[list[str], tuple[int, ...]]:
         """Return what to execute for one task, and the descriptors that it has to inherit.
+
+        For an empty command that is what goes before any. pass_task() of handover.py gives it to a
+        process that is no child of this one.
 
         The process may have any environment and standard streams; it becomes the command inside
         the container under the same process id.

@@ -1,4 +1,4 @@
-"""Steps without Slurm: `pyxis run`, the hooks as an object, `launch`, and the examples."""
+"""Steps without Slurm: `pyxis run`, the hooks as an object, and `launch`."""
 
 from __future__ import annotations
 
@@ -138,24 +138,3 @@ def test_the_example_that_drives_the_hooks(machine: Machine) -> None:
         sys.executable, example, str(machine.image), "3", "sh", "-c", "echo $RANK of $WORLD"
     )
     assert sorted(done.stdout.splitlines()) == ["0 of 3", "1 of 3", "2 of 3"], done.stderr
-
-
-def test_the_example_for_mpirun(machine: Machine) -> None:
-    """What mpirun does, as far as the example can see: processes with Open MPI's variables."""
-    example = str(EXAMPLES / "mpirun_launch.py")
-    words = [sys.executable, example, f"--container-image={machine.image}", "--"]
-    script = "echo $OMPI_COMM_WORLD_RANK $(readlink /proc/self/ns/mnt); sleep 0.3"
-    processes = [
-        subprocess.Popen(
-            [*words, "sh", "-c", script], stdout=subprocess.PIPE, text=True,
-            env={
-                **machine.environ, "OMPI_MCA_ess_base_jobid": str(os.getpid()),
-                "OMPI_COMM_WORLD_LOCAL_SIZE": "2", "OMPI_COMM_WORLD_SIZE": "2",
-                "OMPI_COMM_WORLD_RANK": str(rank), "OMPI_COMM_WORLD_LOCAL_RANK": str(rank),
-            },
-        )
-        for rank in range(2)
-    ]  # fmt: skip
-    lines = [process.communicate(timeout=60)[0].split() for process in processes]
-    assert [line[0] for line in lines] == ["0", "1"]
-    assert lines[0][1] == lines[1][1]
