@@ -68,11 +68,16 @@ def left_files(machine: Machine, uid: int) -> list[str]:
     return [*map(str, found), *(f"{machine.name}:/tmp/pyxis-{uid}/{name}" for name in names)]
 
 
-def left_processes(uid: int, machines: Collection[Machine]) -> list[str]:
+def left_processes(uid: int, base: Path, machines: Collection[Machine]) -> list[str]:
     """Living processes of a user that belong to a container or to a step.
 
-    Those in a user namespace of his, wherever they are; on nodes all others as well, and elsewhere
-    on the rig's machines those of our programs.
+    Those in a user namespace of his that have come from the rig, wherever they are now; on nodes
+    all others as well, and elsewhere on the rig's machines those of our programs.
+
+    Args:
+        uid: the user.
+        base: the rig's folder.
+        machines: its machines.
     """
     own = os.stat("/proc/self/ns/user").st_ino
     nodes = {machine.mount_namespace: machine.runs_steps for machine in machines}
@@ -83,9 +88,26 @@ def left_processes(uid: int, machines: Collection[Machine]) -> list[str]:
             continue
         runs_steps = nodes.get(process.mount_namespace)
         ours = runs_steps is not None and any(name in process.words for name in _PROGRAMS)
-        if inside or runs_steps or ours:
+        if (inside and _is_from(process.pid, base, machines)) or runs_steps or ours:
             found.append(f"process {process.pid}: {process.words}")
     return found
+
+
+def _is_from(pid: int, base: Path, machines: Collection[Machine]) -> bool:
+    """Whether a process may have come from the rig, and not from the user's other tests.
+
+    All containers of a rig are made of what is in its folder, all steps are in control groups that
+    are called after nodes, or know where their slurm.conf is.
+    """
+    if any(base.name in mount for mount in _mounts(pid)):
+        return True
+    try:
+        groups = Path(f"/proc/{pid}/cgroup").read_text()
+        environ = Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return False  # it has just ended
+    named = any(f"/slurm_{machine.name}/" in groups for machine in machines)
+    return named or os.fsencode(base) in environ
 
 
 def left_mounts(base: Path, machines: Collection[Machine], before: Collection[str]) -> list[str]:

@@ -127,7 +127,6 @@ class Rig:
         self._mounts: set[str] = set()
         self._processes: list[subprocess.Popen[bytes]] = []
         self._proctrack = _choose_proctrack()
-        self._before = set(left_processes(self.user.pw_uid, ()))
 
     def node(self, number: int) -> Path:
         """The folder that node `number`, counted from 1, has at `local`."""
@@ -394,7 +393,7 @@ class Rig:
     def _remains(self) -> list[str]:
         uid = self.user.pw_uid
         left = [path for machine in self._machines for path in left_files(machine, uid)]
-        left += sorted(set(left_processes(uid, self._machines)) - self._before)
+        left += left_processes(uid, self.base, self._machines)
         return left + left_mounts(self.base, self._machines, self._mounts)
 
     def survivors(self, *, within: float = 5) -> list[str]:
