@@ -17,6 +17,9 @@ from pyxis_py.protocol.request import Request, ignored_lines
 from pyxis_py.runtime_folder import folders_without_site, make_base, make_user_folder
 from pyxis_py.step.plan import PIN, URI, add_pin, locate_image
 
+_WITHOUT_DIGEST = ("oras://", "dockerd://", "podman://")
+"""Schemes whose images the nodes find by name; the registry's answer is for others."""
+
 Outcome = tuple[list[tuple[str, str]], list[str]]
 """Answer records, and lines about what failed."""
 
@@ -71,7 +74,7 @@ def _check(request: Request) -> Outcome:
         return [], []
     job = request.job._replace(cwd=request.job.cwd or os.getcwd())
     origin, uri = locate_image(arguments, request.config, job)
-    if origin != URI or not uri.startswith("docker://"):
+    if origin != URI or uri.startswith(_WITHOUT_DIGEST):
         if arguments.digest == "print":
             return [("log", f"{arguments.image} is no image of a registry: it has no digest")], []
         return [], []

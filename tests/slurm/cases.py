@@ -292,7 +292,7 @@ EXPORTS = [
 
 REFERENCES = [
     failing("a registry that does not answer", "--container-image=127.0.0.1:1/no/such:1", err="127.0.0.1:1"),
-    failing("an unknown scheme", "--container-image=ftp://host/image:1", err="ftp"),
+    refused("an unknown scheme", "--container-image=ftp://host/image:1", err="ftp"),
     refused("capital letters", "--container-image=127.0.0.1:1/No/Such:1", err="No/Such"),
     refused("a digest against a digest", "--container-image=127.0.0.1:1/t/x@sha256:" + "0" * 64, "--container-digest=sha256:" + "1" * 64, err="is not the digest of"),
     refused("a file without its folder", "--container-image=image.sqsh", err="[.]/image.sqsh is the file"),

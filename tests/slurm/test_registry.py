@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 from collections.abc import Iterator
 
 import pytest
@@ -95,17 +96,19 @@ def test_a_slow_hook_is_named_as_what_is_waited_for(rig: Rig) -> None:
     assert "still starting the container: mounts, hooks and entrypoint" in done.stderr
 
 
+@pytest.mark.parametrize("way", ["flag", "variable"])
 def test_a_tag_that_moves_during_a_job_means_what_it_meant(
-    rig: Rig, registry: FakeRegistry
+    rig: Rig, registry: FakeRegistry, way: str
 ) -> None:
-    words = ["pyxis-srun", "-w", "node1", image(registry), "--container-digest=print", "true"]
-    done = rig.run(*words)
-    digest = done.stderr.split(" is ")[1].split()[0]
+    def run(tag: str, digest: str, *command: str) -> subprocess.CompletedProcess[str]:
+        words = ["pyxis-srun", "-w", "node1", image(registry, tag)]
+        if way == "flag":
+            return rig.run(*words, f"--container-digest={digest}", *command)
+        return rig.run(*words, *command, PYXIS_CONTAINER_DIGEST=digest)
+
+    digest = run("1", "print", "true").stderr.split(" is ")[1].split()[0]
     assert digest.startswith("sha256:")
-    pinned = rig.run(
-        "pyxis-srun", "-w", "node1", image(registry, "2"), f"--container-digest={digest}",
-        "cat", "/etc/mark",
-    )  # fmt: skip
+    pinned = run("2", digest, "cat", "/etc/mark")
     assert pinned.stdout == "version 1\n", pinned.stderr
 
 
@@ -118,10 +121,16 @@ def test_an_image_that_is_not_there_ends_before_submission(
     assert "Exited with exit code" not in done.stderr
 
 
-def test_an_import_that_takes_too_long_is_given_up(rig: Rig, registry: FakeRegistry) -> None:
+@pytest.mark.parametrize("way", ["flag", "variable"])
+def test_an_import_that_takes_too_long_is_given_up(
+    rig: Rig, registry: FakeRegistry, way: str
+) -> None:
     registry.fault("/blobs/", drip(1 << 12, 0.2), times=3)
     words = ["pyxis-srun", "-w", "node1", image(registry), "cat", "/etc/mark"]
-    late = rig.run(*words, PYXIS_CONTAINER_IMPORT_TIMEOUT="1")
+    if way == "flag":
+        late = rig.run("pyxis-srun", "--container-import-timeout=1", *words[1:])
+    else:
+        late = rig.run(*words, PYXIS_CONTAINER_IMPORT_TIMEOUT="1")
     assert late.returncode != 0
     assert "took longer than 1 s" in late.stderr
     assert "--container-import-timeout" in late.stderr
