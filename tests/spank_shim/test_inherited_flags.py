@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from tests.spank_shim.harness import Harness
@@ -31,8 +29,10 @@ def harness(tmp_path_factory: pytest.TempPathFactory) -> Harness:
         ({}, OWN),
         (
             {HANDED: "/b:/b", KEPT: "/y:/y\x1e/z:/z\x1e/b:/b"},
-            "option=0=box option=1=/y:/y option=1=/z:/z option=1=/b:/b"
-            f" env={KEPT}=/y:/y|/z:/z|/b:/b",
+            (
+                "option=0=box option=1=/y:/y option=1=/z:/z option=1=/b:/b"
+                f" env={KEPT}=/y:/y|/z:/z|/b:/b"
+            ),
         ),
         # What a step has left that this one is started from, and what belongs to another value.
         ({KEPT: "/y:/y\x1e/b:/b"}, OWN),
