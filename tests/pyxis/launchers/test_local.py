@@ -106,6 +106,34 @@ def test_errors_say_what_and_what_to_do(machine: Machine) -> None:
     assert "Traceback" not in done.stderr
 
 
+def test_a_step_that_fails_once_its_container_has_started_leaves_no_process(
+    machine: Machine,
+) -> None:
+    """The variable may be the image's: whether anything has it is known only then."""
+    before = stopped_processes()
+    (machine.folder / "job.toml").write_text('[env]\nA = "${NOWHERE}"\n')
+    done = machine.run("--environment=./job.toml", "true")
+    assert done.returncode != 0
+    assert "env.A: the variable NOWHERE is not set" in done.stderr
+    deadline = time.monotonic() + 10
+    while not stopped_processes() <= before:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def stopped_processes() -> set[str]:
+    """First processes of containers, of this user."""
+    found = set()
+    for process in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            words = Path(f"/proc/{process}/cmdline").read_bytes()
+            if words == b"/proc/self/fd/3\0" and os.stat(f"/proc/{process}").st_uid == os.getuid():
+                found.add(process)
+        except OSError:
+            continue  # it has ended
+    return found
+
+
 def test_without_flags_the_command_runs_on_the_host(machine: Machine) -> None:
     done = machine.call("pyxis", "run", "test", "-e", "/etc/debian_version")
     assert done.returncode == 0
