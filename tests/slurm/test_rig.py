@@ -173,9 +173,12 @@ def test_a_stopped_cluster_is_gone_with_what_ran_on_it(rig: Rig) -> None:
             while not ready.exists():
                 assert time.monotonic() < deadline and step.poll() is None
                 time.sleep(0.05)
-            alive = other.survivors(within=0)
-            other.stop()
-            step.communicate(timeout=30)
+            try:
+                alive = other.survivors(within=0)
+                other.stop()
+                step.communicate(timeout=30)
+            finally:
+                step.kill()  # which would wait for its step for ever
     finally:
         other.stop()
     for what in (str(other.base), "slurmctld", "slurmd", "slurmstepd", "munged", "squashfuse"):
