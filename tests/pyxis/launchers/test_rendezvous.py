@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -12,6 +14,16 @@ import pytest
 from enroot_py import EnrootError, StoreError
 from pyxis_py.launchers.rendezvous import Counts, Rendezvous, remove_stale
 from pyxis_py.runtime_folder import find_folder, make_base, make_user_folder
+
+
+@pytest.fixture(autouse=True)
+def closed_descriptors(tmp_path: Path) -> Iterator[None]:
+    """A task that takes part keeps descriptors until it ends; here many tasks are one process."""
+    yield
+    for name in os.listdir("/proc/self/fd"):
+        with suppress(FileNotFoundError):  # the listing's own
+            if os.readlink(f"/proc/self/fd/{name}").startswith(f"{tmp_path}/"):
+                os.close(int(name))
 
 
 def start_slowly(path: str) -> bytes:
