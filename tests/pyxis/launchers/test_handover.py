@@ -87,7 +87,7 @@ def test_a_task_has_its_descriptors_under_their_numbers(
 
 
 def test_the_end_of_a_task_is_seen(tmp_path: Path) -> None:
-    meeting = Meeting(tmp_path, "sh", "-c", "echo ready; read word")
+    meeting = Meeting(tmp_path, "sh", "-c", "echo ready; exec sleep 60")
     ended_fd = pass_task(meeting.connection, [], ())
     assert meeting.process.stdout is not None
     assert meeting.process.stdout.readline() == "ready\n"
