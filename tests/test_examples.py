@@ -52,7 +52,7 @@ def servers_in(folder: Path) -> list[str]:
     found = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
-            words = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+            words = Path(f"/proc/{pid}/cmdline").read_text(errors="replace").split("\0")
             if any(word.endswith("serve_layout.py") for word in words):
                 found += [pid] if str(folder) in os.readlink(f"/proc/{pid}/cwd") else []
         except OSError:

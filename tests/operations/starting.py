@@ -66,7 +66,8 @@ def processes_with(text: str) -> list[str]:
     found = []
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:
-            words = Path(f"/proc/{name}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+            data = Path(f"/proc/{name}/cmdline").read_bytes()
+            words = data.replace(b"\0", b" ").decode(errors="replace")
             state = Path(f"/proc/{name}/stat").read_text().rpartition(")")[2].split()[0]
         except OSError:
             continue

@@ -129,7 +129,8 @@ def family(job: str) -> dict[int, str]:
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
             parent = int(path.read_text().rpartition(")")[2].split()[1])
-            words = path.with_name("cmdline").read_bytes().replace(b"\0", b" ").decode()
+            data = path.with_name("cmdline").read_bytes()
+            words = data.replace(b"\0", b" ").decode(errors="replace")
         except OSError:
             continue
         if parent in parents and words and not words.startswith("slurmstepd"):
