@@ -125,7 +125,7 @@ def test_whatever_of_a_step_is_killed_leaves_nothing(rig: Rig, image: str, victi
 
 def family(job: str) -> dict[int, str]:
     """The processes that a job's slurmstepds are the parents of, with their command lines."""
-    parents, found = stepds(job), {}
+    parents, found = find_stepds(job), {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
             parent = int(path.read_text().rpartition(")")[2].split()[1])
@@ -315,7 +315,8 @@ def test_an_administrator_installs_looks_and_uninstalls(rig: Rig, image: str) ->
         assert rig.run("srun", image, "true").returncode != 0
 
 
-def stepds(job: str) -> list[int]:
+def find_stepds(job: str) -> list[int]:
+    """Those that have their names already: a step is listed a moment before."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -323,6 +324,11 @@ def stepds(job: str) -> list[int]:
                 found.append(int(path.parent.name))
         except OSError:
             continue
+    return found
+
+
+def stepds(job: str) -> list[int]:
+    found = find_stepds(job)
     assert found, job
     return found
 
