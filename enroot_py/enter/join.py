@@ -20,7 +20,6 @@ from enroot_py.linux.kernel import (
     CLONE_NEWUTS,
     Kernel,
 )
-from enroot_py.linux.processes import read_environ
 from enroot_py.plan.environ import is_variable_name
 
 _NAMESPACES = (
@@ -60,8 +59,13 @@ class Target:
 
     def _open(self) -> None:
         with open(f"/proc/{self.pid}/environ", "rb") as file:
-            # Once more where there is nothing: it may be executing a program just now.
-            self.environ = parse_process_environ(file.read() or read_environ(self.pid))
+            data = file.read()
+        if not data:
+            # It may be executing a program just now. Loaded here, as it hardly ever is.
+            from enroot_py.linux.processes import read_environ
+
+            data = read_environ(self.pid)
+        self.environ = parse_process_environ(data)
         self._cwd = os.open(f"/proc/{self.pid}/cwd", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         self._namespaces = []
         for name, flag in _NAMESPACES:

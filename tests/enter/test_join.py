@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -38,3 +41,19 @@ def test_somebody_elses_process_is_refused_with_a_reason() -> None:
         Target(1)
     assert "1" in str(caught.value)
     assert "only the user who started a container" in caught.value.hint
+
+
+def test_a_process_that_executes_a_program_just_now_has_its_variables(tmp_path: Path) -> None:
+    """In the middle of it /proc knows none, for a tenth of the time of this chain."""
+    chain = tmp_path / "chain"
+    chain.write_text('exec sh "$0"\n')
+    before = set(os.listdir("/proc/self/fd"))
+    with subprocess.Popen(["sh", chain], env={"ITS": "1", "PATH": "/usr/bin:/bin"}) as process:
+        try:
+            for _ in range(300):
+                assert Target(process.pid).environ.get("ITS") == "1"
+                for name in set(os.listdir("/proc/self/fd")) - before:
+                    with suppress(OSError):  # the listing's own
+                        os.close(int(name))
+        finally:
+            process.kill()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -75,7 +76,7 @@ def _servers(image: Path) -> list[str]:
     return found
 
 
-def _wait_for(condition) -> None:  # type: ignore[no-untyped-def]
+def _wait_for(condition: Callable[[], object]) -> None:
     deadline = time.monotonic() + 30
     while not condition():
         assert time.monotonic() < deadline
