@@ -112,7 +112,13 @@ ROWS = [
     sh("limits", "umask; ulimit -n; ulimit -c; cut -d' ' -f19 /proc/self/stat"),
     sh("the task is the process", "test $SLURM_TASK_PID = $$ && echo yes"),
     sh("slurm's variables", "env | grep ^SLURM | cut -d= -f1 | sort", "-n2"),
-    sh("ranks", "echo $SLURM_PROCID $SLURM_LOCALID $SLURM_NODEID $SLURM_NTASKS", "-N2", "-n4"),
+    sh(
+        "ranks",
+        "echo $SLURM_PROCID $SLURM_LOCALID $SLURM_NODEID $SLURM_NTASKS",
+        # Without a number per node, how many a node gets depends on what else it runs.
+        "-N2",
+        "--ntasks-per-node=2",
+    ),
     sh("no variables", "echo ${FOO-unset}", "--export=NONE", environ={"FOO": "x"}),
     sh("one variable", "echo ${FOO-unset} ${BAR-unset}", "--export=FOO=y", environ={"BAR": "x"}),
     sh("locale", "echo ${LC_CTYPE-unset} $LANG", environ={"LANG": "C"}),
