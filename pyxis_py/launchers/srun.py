@@ -52,19 +52,38 @@ def srun_words(components: Sequence[Component], environ: Mapping[str, str]) -> l
         arguments = parse_arguments(component.container, environ)
         if not arguments.enabled or not component.command:
             words += component.command
-        elif component.has("multi-prog"):
-            words += [_rewrite_programs(component), *component.command[1:]]
+            continue
+        name, jobs_name = names(component, environ)
+        words += [f"--job-name={name}"] if name else []
+        flags = component.flags + ([f"--job-name={jobs_name}"] if jobs_name else [])
+        if component.has("multi-prog"):
+            words += [_rewrite_programs(component.command[0], flags), *component.command[1:]]
         else:
-            words += [*task_words(component.flags), *component.command]
+            words += [*task_words(flags), *component.command]
     return words
 
 
-def _rewrite_programs(component: Component) -> str:
+def names(component: Component, environ: Mapping[str, str]) -> tuple[str, str]:
+    """Return what srun has to be told to call a job or step after its command; "" for nothing.
+
+    And the SLURM_JOB_NAME that tasks in an existing job see, which srun then changes too.
+
+    Source: srun(1), -J and SLURM_JOB_NAME, which names no step.
+    """
+    command = os.path.basename(component.command[0])
+    if component.has("job-name") or not command:
+        return "", ""
+    jobs_name = environ.get("SLURM_JOB_NAME", "")
+    if "SLURM_JOB_ID" in environ:
+        return command, jobs_name
+    return ("" if jobs_name else command), ""
+
+
+def _rewrite_programs(path: str, flags: Sequence[str]) -> str:
     """Return the path of a --multi-prog file in which every program is started through task.py."""
-    path = component.command[0]
     try:
         with open(path, encoding="utf-8") as file:
-            text = rewrite_programs(file.read(_LARGEST_FILE), component.flags)
+            text = rewrite_programs(file.read(_LARGEST_FILE), flags)
     except OSError as error:
         raise UsageError(f"--multi-prog: cannot read {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:

@@ -1,6 +1,6 @@
 """One task of a step without the plugin: meet the others, join the container, become the command.
 
-    python -I -S task_program.py [--FLAG[=VALUE]]… [--batch] -- COMMAND…
+    python -I -S task_program.py [--FLAG[=VALUE]]… [--batch] [--job-name=NAME] -- COMMAND…
 
 What srun executes in place of the command; the flags are those of options.py. With `--batch` the
 command is a batch script that carries another one (launchers/sbatch.py), which is what runs.
@@ -49,12 +49,14 @@ class TaskLine(NamedTuple):
         flags: the words that they were given as.
         batch: the command is a batch script of ours.
         command: what to run.
+        job_name: what SLURM_JOB_NAME is to be; "" if it is right.
     """
 
     options: tuple[tuple[int, str], ...]
     flags: tuple[str, ...]
     batch: bool
     command: tuple[str, ...]
+    job_name: str = ""
 
 
 def parse_line(words: Sequence[str]) -> TaskLine:
@@ -64,11 +66,13 @@ def parse_line(words: Sequence[str]) -> TaskLine:
         UsageError: if it is not one that our launchers write.
     """
     numbers = {option.name: number for number, option in enumerate(OPTIONS)}
-    options, batch, at = [], False, 0
+    options, batch, job_name, at = [], False, "", 0
     while at < len(words) and words[at] != "--":
         name, _, argument = _read_flag(words[at]).removeprefix("--").partition("=")
         if name == "batch":
             batch = True
+        elif name == "job-name":
+            job_name = argument
         elif name in numbers:
             options.append((numbers[name], argument))
         else:
@@ -76,7 +80,7 @@ def parse_line(words: Sequence[str]) -> TaskLine:
         at += 1
     if not words[at + 1 :]:
         raise UsageError("task: no command")
-    return TaskLine(tuple(options), tuple(words[:at]), batch, tuple(words[at + 1 :]))
+    return TaskLine(tuple(options), tuple(words[:at]), batch, tuple(words[at + 1 :]), job_name)
 
 
 def _read_flag(word: str) -> str:
@@ -145,6 +149,8 @@ def run_task(line: TaskLine) -> NoReturn:
     Raises:
         EnrootError: if the container cannot be started or joined, or the command not be run.
     """
+    if line.job_name:
+        os.environ["SLURM_JOB_NAME"] = line.job_name
     job = observe_job(os.environ, batch=line.batch)
     words = os.environ.get(WORDS_VARIABLE, "").split()
     base = find_folder(runtime_path(words), os.environ)

@@ -193,6 +193,50 @@ def test_a_command_line_does_the_same(
         assert own_lines(wrapped.stderr) == own_lines(bare.stderr), both
 
 
+# What jobs and steps are called.
+
+_TELL = """echo $SLURM_JOB_ID.$SLURM_STEP_ID $SLURM_JOB_NAME > $0.; mv $0. $0
+until test -e $1; do sleep 0.1; done"""
+
+
+@pytest.mark.parametrize(
+    ("before", "options", "environ"),
+    [
+        ((), (), {}),
+        ((), ("-Jmine",), {}),
+        (("salloc", "-Jouter", "-n1"), (), {}),
+        (("salloc", "-Jouter", "-n1"), ("-Jmine",), {}),
+        (("salloc", "-n1"), (), {"SLURM_JOB_NAME": "ours"}),
+    ],
+    ids=["alone", "alone, named", "in a job", "in a job, named", "in a job, named by a variable"],
+)
+def test_jobs_and_steps_are_called_the_same(
+    rig: Rig,
+    image: tuple[str, str],
+    before: tuple[str, ...],
+    options: tuple[str, ...],
+    environ: dict[str, str],
+) -> None:
+    names = []
+    for program, flags in ((SRUN, ()), (WRAPPER, image)):
+        folder = rig.folder(f"names-{program}")
+        ready, go = folder / "ready", folder / "go"
+        ready.unlink(missing_ok=True)
+        go.unlink(missing_ok=True)
+        words = (*before, program, *flags, *options, *SH, _TELL, str(ready), str(go))
+        with rig.popen(*words, **environ) as process:
+            is_there(ready)
+            step, name = ready.read_text().split()
+            job = step.partition(".")[0]
+            called = rig.run("squeue", "-h", "-j", job, "-o", "%j").stdout
+            step_called = rig.run("squeue", "-h", "-s", step, "-o", "%j").stdout
+            go.touch()
+            assert process.wait(timeout=60) == 0
+        names.append((name, called, step_called))
+    assert all(names[0])
+    assert names[0] == names[1]
+
+
 # Signals that srun itself is sent.
 
 _INT, _TERM, _HUP, _USR1 = signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1

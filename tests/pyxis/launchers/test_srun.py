@@ -29,6 +29,10 @@ SRUN, SBATCH = built_in_options("srun"), built_in_options("sbatch")
 TASK = task_words([])[:-1]
 
 
+def named(name: str) -> list[str]:
+    return [f"--job-name={name}", *TASK]
+
+
 def rewritten(*words: str, environ: dict[str, str] | None = None) -> list[str]:
     return srun_words(split_components(words, SRUN), environ or {})
 
@@ -40,15 +44,24 @@ def rewritten(*words: str, environ: dict[str, str] | None = None) -> list[str]:
         (["-n2", "true", "-n3"], ["-n2", "true", "-n3"]),
         (
             ["--container-image=a", "-n", "2", "cmd", "--container-image=b"],
-            ["-n", "2", *TASK, "--container-image=a", "--", "cmd", "--container-image=b"],
+            ["-n", "2", *named("cmd"), "--container-image=a", "--", "cmd", "--container-image=b"],
         ),
         (
             ["-l", "--container-image", "a b", "-N", "1", "--container-writable", "cmd"],
-            ["-l", "-N", "1", *TASK, "--container-image=a b", "--container-writable", "--", "cmd"],
+            [
+                "-l",
+                "-N",
+                "1",
+                *named("cmd"),
+                "--container-image=a b",
+                "--container-writable",
+                "--",
+                "cmd",
+            ],
         ),
         (
             ["--container-image=a", "x", ":", "-n2", "y"],
-            [*TASK, "--container-image=a", "--", "x", ":", "-n2", "y"],
+            [*named("x"), "--container-image=a", "--", "x", ":", "-n2", "y"],
         ),
         (["--container-image=a"], []),
     ],
@@ -59,7 +72,32 @@ def test_flags_move_to_the_task(words: list[str], expected: list[str]) -> None:
 
 def test_a_variable_alone_makes_a_container() -> None:
     words = rewritten("cmd", environ={"PYXIS_CONTAINER_IMAGE": "a"})
-    assert words == [*TASK, "--", "cmd"]
+    assert words == [*named("cmd"), "--", "cmd"]
+
+
+@pytest.mark.parametrize(
+    ("words", "environ", "expected"),
+    [
+        (["/bin/a b"], {}, ["--job-name=a b"]),
+        (["-J", "mine", "cmd"], {}, []),
+        (["--job-n=mine", "cmd"], {}, []),
+        (["cmd"], {"SLURM_JOB_NAME": "mine"}, []),
+        (["cmd"], {"SLURM_JOB_ID": "7"}, ["--job-name=cmd"]),
+        (["folder/"], {}, []),
+    ],
+)
+def test_a_step_without_a_name_is_called_after_its_command(
+    words: list[str], environ: dict[str, str], expected: list[str]
+) -> None:
+    given = rewritten("--container-image=a", *words, environ=environ)
+    assert [word for word in given[: given.index(TASK[0])] if "job-name" in word] == expected
+
+
+def test_the_name_of_a_job_is_what_its_steps_see() -> None:
+    environ = {"SLURM_JOB_NAME": "the job's", "SLURM_JOB_ID": "7"}
+    given = rewritten("--container-image=a", "cmd", environ=environ)
+    assert given[0] == "--job-name=cmd"
+    assert parse_line(given[len(TASK) + 1 :]).job_name == "the job's"
 
 
 @pytest.mark.parametrize(
