@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, NoReturn
 
 from pyxis_py.kubernetes.launcher.job.limits import set_limits
@@ -160,19 +160,46 @@ def find_processes(marks: Mapping[str, str], sessions: Sequence[int]) -> list[in
 
     What a task leaves behind may have left its session, and may have a session that is not ours.
     """
+    return list(_search(marks, sessions))
+
+
+def _search(marks: Mapping[str, str], sessions: Sequence[int]) -> Iterator[int]:
+    """What `find_processes` returns, one by one as they are seen."""
     wanted = {f"{name}={value}".encode("utf-8", "surrogateescape") for name, value in marks.items()}
-    found = []
     own = os.getpid()
     deadline = time.monotonic() + EXEC_LIMIT
-    # The newest first: those that flee by forking are the last in the list.
-    for pid in sorted(map(int, filter(str.isdecimal, os.listdir("/proc"))), reverse=True):
+    for pid in _process_ids():
         fields = _stat_fields(pid)
         if pid == own or not fields or fields[0] == b"Z":
             continue
         is_marked = wanted and fields[_VSIZE] != b"0" and wanted <= _environment(pid, deadline)
         if is_marked or int(fields[3]) in sessions:
-            found.append(pid)
-    return found
+            yield pid
+
+
+def _process_ids() -> Iterator[int]:
+    """All processes, the newest first, and then those that are started while we look.
+
+    Whoever flees by forking is gone when its turn comes, but its child has a later turn.
+    """
+    last = _last_pid()
+    listed = set(map(int, filter(str.isdecimal, os.listdir("/proc"))))
+    yield from sorted(listed, reverse=True)
+    for _ in range(MOST_PASSES):
+        newest = _last_pid()
+        if newest <= last:
+            return
+        yield from sorted(set(range(last + 1, newest + 1)) - listed)
+        last = newest
+
+
+def _last_pid() -> int:
+    """The id that was given to a process or thread last; 0 if this kernel does not tell."""
+    try:
+        with open("/proc/loadavg", "rb") as file:
+            return int(file.read().split()[4])
+    except (OSError, ValueError, IndexError):
+        return 0
 
 
 def kill_processes(marks: Mapping[str, str], sessions: Sequence[int]) -> None:
@@ -180,13 +207,17 @@ def kill_processes(marks: Mapping[str, str], sessions: Sequence[int]) -> None:
     killed: set[int] = set()
     missed = 0
     for _ in range(MOST_PASSES):
-        found = set(find_processes(marks, sessions)) - killed
-        for pid in found:
+        found = False
+        for pid in _search(marks, sessions):
+            if pid in killed:
+                continue
+            # At once, not after the search: a moment later it may have fled.
             try:
                 os.kill(pid, signal.SIGKILL)
             except (ProcessLookupError, PermissionError):
                 pass
-        killed |= found
+            killed.add(pid)
+            found = True
         # Once is not enough: one that had just been forked is not in the list, and its parent gone.
         missed = 0 if found else missed + 1
         if missed == 2:
