@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from enroot_py import read_environ
 from pyxis_py.kubernetes.launcher.zipapp import build_launcher
 
 TOKEN = "0123456789abcdef" * 4
@@ -132,7 +133,7 @@ class Pods:
         self.processes[index] = process
         return process
 
-    def wait(self, seconds: float = 60) -> int:
+    def wait(self, seconds: float = 200) -> int:
         """Wait for all pods; return the status of pod 0."""
         deadline = time.monotonic() + seconds
         for process in self.processes.values():
@@ -148,7 +149,7 @@ class Pods:
         """What `kubectl logs` would print."""
         return (self.folder / f"pod-{index}.log").read_text()
 
-    def wait_for(self, name: str, seconds: float = 20) -> str:
+    def wait_for(self, name: str, seconds: float = 100) -> str:
         """Wait until a file of the working folder has something; return it."""
         path = self.work / name
         deadline = time.monotonic() + seconds
@@ -184,10 +185,17 @@ def pids_with(first: str, second: str) -> list[int]:
     """Processes whose variables have both texts."""
     found = []
     for path in Path("/proc").iterdir():
-        try:
-            text = (path / "environ").read_bytes() if path.name.isdecimal() else b""
-        except OSError:
-            continue
+        text = read_environ(int(path.name)) if path.name.isdecimal() else b""
         if first.encode() in text and second.encode() in text:
             found.append(int(path.name))
     return found
+
+
+def are_gone(first: str, second: str) -> bool:
+    """Whether such processes end soon: one that was killed just now may take a moment."""
+    deadline = time.monotonic() + 30
+    while pids_with(first, second):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True

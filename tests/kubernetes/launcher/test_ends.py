@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.kubernetes.launcher.conftest import StartPods
-from tests.kubernetes.launcher.pods import JOB_ID, TOKEN, Pods, pids_with
+from tests.kubernetes.launcher.pods import JOB_ID, TOKEN, Pods, are_gone, pids_with
 
 HOST = f"test-{JOB_ID}-n-0-"
-LOOP = "for i in {1..400}; do sleep 0.05; done"
+LOOP = "for i in {1..2000}; do sleep 0.05; done"
 READY = "echo ready > ready.$SLURM_PROCID"
 SIGNAL = {"name": "USR1", "seconds": 59, "batchOnly": False}
 
@@ -54,7 +54,7 @@ def test_steps_that_are_left_end_with_the_script(start_pods: StartPods) -> None:
     )
     assert statuses(pods) == [5, 0]
     assert pods.output.count("end\n") == 2
-    assert pids_with(str(pods.folder / "run"), "SLURM_STEP_ID=") == []
+    assert are_gone(str(pods.folder / "run"), "SLURM_STEP_ID=")
 
 
 def test_what_tasks_leave_behind_is_killed(start_pods: StartPods) -> None:
@@ -63,16 +63,16 @@ def test_what_tasks_leave_behind_is_killed(start_pods: StartPods) -> None:
     )
     assert statuses(pods) == [0, 0]
     assert pods.output == "0\n"
-    assert pids_with(str(pods.folder / "run"), "SLURM_STEP_ID=") == []
+    assert are_gone(str(pods.folder / "run"), "SLURM_STEP_ID=")
 
 
 def test_the_time_limit_ends_steps_and_script(start_pods: StartPods) -> None:
-    pods = start_pods("trap 'echo term' TERM; srun sleep 60; echo after; sleep 60", 2,
+    """What is left after SIGTERM has the pod's grace, which is less than Slurm's KillWait."""
+    pods = start_pods("trap 'echo term' TERM; srun sleep 60; echo after; sleep 25; echo late", 2,
                       timeLimitSeconds=1, graceSeconds=7)  # fmt: skip
-    began = time.monotonic()
     assert statuses(pods) == [124, 0]
-    assert time.monotonic() - began < 20
     assert "its time is over" in pods.log()
+    assert "late" not in pods.output
 
 
 def test_what_ignores_sigterm_is_killed(start_pods: StartPods) -> None:
@@ -81,13 +81,16 @@ def test_what_ignores_sigterm_is_killed(start_pods: StartPods) -> None:
     assert statuses(pods) == [124, 0]
 
 
-@pytest.mark.parametrize("batch_only", [False, True])
-def test_signal_warns_the_steps_or_the_script(start_pods: StartPods, batch_only: bool) -> None:
+# By the warning, 59 s before the end, whoever is warned has to have its trap: tasks take longer.
+@pytest.mark.parametrize(("batch_only", "limit"), [(False, 68), (True, 64)])
+def test_signal_warns_the_steps_or_the_script(
+    start_pods: StartPods, batch_only: bool, limit: int
+) -> None:
     pods = start_pods(
         "trap 'echo script; scontrol requeue $SLURM_JOB_ID; sleep 60' USR1\n"
         f"srun bash -c 'trap \"echo step; exit 0\" USR1; {LOOP}' & wait; wait",
         2,
-        timeLimitSeconds=60,
+        timeLimitSeconds=limit,
         signal={**SIGNAL, "batchOnly": batch_only},
     )
     assert statuses(pods) == ([85, 0] if batch_only else [0, 0])
@@ -158,7 +161,7 @@ def test_a_pod_that_takes_another_s_place_joins_again(start_pods: StartPods) -> 
     pods.kill(1)
     pods.wait_for("lost")
     pods.start(1)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 100
     while "joined" not in pods.log(1).partition("joined")[2] and time.monotonic() < deadline:
         time.sleep(0.02)
     (pods.work / "again").write_text("now\n")
@@ -195,7 +198,7 @@ def test_secrets_come_from_files_and_reach_tasks_unseen(start_pods: StartPods) -
     )
     wait_for_tasks(pods)
     pids = pids_with(str(pods.folder / "run"), "")
-    commands = b"".join(Path(f"/proc/{pid}/cmdline").read_bytes() for pid in pids)
+    commands = b"".join(map(command_line, pids))
     (pods.work / "go").write_text("now\n")
     assert statuses(pods) == [0, 0]
     assert pods.output.splitlines() == ["hf_secretvalue", "0: hf_secretvalue", "1: hf_secretvalue",
@@ -204,6 +207,13 @@ def test_secrets_come_from_files_and_reach_tasks_unseen(start_pods: StartPods) -
     assert TOKEN.encode() not in commands
     assert b"hf_secretvalue" not in commands
     assert TOKEN not in pods.log()
+
+
+def command_line(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:  # it has ended, as the tasks' short sleeps do
+        return b""
 
 
 @pytest.mark.parametrize("original", ["", "other"])
