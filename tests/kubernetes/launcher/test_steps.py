@@ -69,6 +69,7 @@ def test_statuses_are_the_highest_of_the_tasks(start_pods: StartPods) -> None:
 def test_streams_and_files(start_pods: StartPods) -> None:
     pods = start_pods(
         """
+        until [ -s run-me ]; do sleep 0.02; done
         echo stdin | srun -l cat | sort
         seq 3 | srun -l -i 1 cat
         srun -i none cat < /dev/zero
@@ -152,18 +153,18 @@ def test_signals_reach_tasks(start_pods: StartPods) -> None:
     pods = start_pods(
         """
         task='trap "echo caught; exit 9" USR1 TERM; echo ready > ready.$SLURM_PROCID
-              for i in {1..200}; do sleep 0.05; done'
+              for i in {1..2000}; do sleep 0.05; done'
         start() { rm -f ready.*; srun bash -c "$task" 2> srun.err & pid=$!
                   until [ -s ready.0 ] && [ -s ready.1 ]; do sleep 0.02; done; }
         start; kill -USR1 $pid; wait $pid; echo "usr1 $?"
         start; scancel -s USR1 $SLURM_JOB_ID; wait $pid; echo "scancel -s $?"
         start; scancel $(squeue -h -s -o %i); wait $pid; echo "scancel step $?"
         start; kill -INT $pid; until grep -q second srun.err; do sleep 0.02; done
-        kill -INT $pid; wait $pid; echo "interrupted $?"
+        while kill -INT $pid; do sleep 0.1; done 2> /dev/null; wait $pid; echo "interrupted $?"
         start; kill -KILL $pid; wait $pid
         while [ -n "$(squeue -h -s)" ]; do sleep 0.02; done; echo gone
-        srun -t 0:2 --signal=USR1@1 bash -c "$task" 2> srun.err; echo "warned $?"
-        srun -t 0:1 sleep 60; echo "step's time $?"
+        srun -t 0:8 --signal=USR1@2 bash -c "$task" 2> srun.err; echo "warned $?"
+        srun -t 0:4 sleep 60; echo "step's time $?"
         """,
         2,
     )
@@ -227,7 +228,7 @@ def test_the_job_is_shown(start_pods: StartPods) -> None:
         textwrap.dedent(
             """
             squeue; squeue -h -j $SLURM_JOB_ID -o '%i|%T|%t|%l|%D|%C|%N'; squeue -O JobID:8,State:8
-            left=$(squeue -h -j $SLURM_JOB_ID -o %L); case $left in 1:0*|59:5*) echo left;; esac
+            left=$(squeue -h -j $SLURM_JOB_ID -o %L); case $left in 1:0*|59:*) echo left;; esac
             scontrol show job $SLURM_JOB_ID; scontrol -o show node | grep -c NodeName=
             srun -J name sleep 60 & until [ -n "$(squeue -h -s)" ]; do sleep 0.02; done
             squeue -s -h -o '%i %j'; scontrol show step; kill $!
