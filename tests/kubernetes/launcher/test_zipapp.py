@@ -100,9 +100,10 @@ def test_it_runs_a_step_on_every_python(python: str, tmp_path: Path) -> None:
         [python, "-c", "import sys; print(sys.version_info[:2] >= (3, 8))"], text=True
     )
     script = "#!/bin/sh\nsrun -l --multi-prog programs\nsqueue -h -o %T\nexit 4\n"
-    pods = Pods(tmp_path, script, python=python)
+    pods = Pods(tmp_path, script, python=python, missing=[0])
     (pods.work / "programs").write_text("0 sh -c 'echo $SLURM_PROCID of $SLURM_NTASKS'\n")
     try:
+        pods.start(0)
         if version.strip() == "False":
             assert pods.wait() == 1
             assert "needs 3.8" in pods.log()
