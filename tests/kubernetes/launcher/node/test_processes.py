@@ -61,7 +61,7 @@ def test_a_signal_right_after_the_start_is_the_child_s_own(loop: Loop) -> None:
 
     for _ in range(100):
         assert signal_group(processes.start(program("sleep", "60"), ended), signal.SIGTERM)
-    loop.call_later(20, loop.stop)
+    loop.call_later(100, loop.stop)
     loop.run()
     assert [os.WTERMSIG(status) for status in statuses] == [signal.SIGTERM] * 100
     assert ours == []
@@ -76,7 +76,7 @@ def run(loop: Loop, found: Program) -> int:
         loop.stop()
 
     processes.start(found, ended)
-    loop.call_later(20, loop.stop)
+    loop.call_later(100, loop.stop)
     loop.run()
     return statuses[0]
 
@@ -147,7 +147,7 @@ def test_what_flees_by_forking_is_killed_as_well(tmp_path: Path) -> None:
     )
     subprocess.run(["sh", runner, "0"], env={"MARK": str(tmp_path), **PATH}, check=True)
     kill_processes({"MARK": str(tmp_path)}, [])
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 100
     while find_processes({"MARK": str(tmp_path)}, []) and time.monotonic() < deadline:
         time.sleep(0.01)
     assert not (tmp_path / "runner.end").exists()

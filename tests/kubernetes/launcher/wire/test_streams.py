@@ -38,7 +38,7 @@ def run_until(loop: Loop, done: Callable[[], object]) -> None:
 
     loop.stopped = False
     check()
-    loop.call_later(10, loop.stop)
+    loop.call_later(100, loop.stop)
     loop.run()
     assert done()
 
