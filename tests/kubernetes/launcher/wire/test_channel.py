@@ -41,7 +41,7 @@ class Server:
     def address(self) -> tuple[str, int]:
         return "127.0.0.1", self.listener.port
 
-    def run_until(self, done: Callable[[], object], seconds: float = 10) -> None:
+    def run_until(self, done: Callable[[], object], seconds: float = 100) -> None:
         deadline = time.monotonic() + seconds
 
         def check() -> None:
@@ -191,9 +191,8 @@ def test_whoever_sends_the_rest_tells_that_it_is_sent(server: Server) -> None:
     channel.on_drained = lambda: drained.append(1)
     for _ in range(3):
         guest.pause()
-        for _ in range(8):
+        while not channel.backlog:  # the kernel takes more and more at once
             channel.send(1, bytes(1 << 20))
-        assert channel.backlog
         guest.resume()
         while channel.backlog:
             # Only sends, no events of the loop's own, empty the channel.
