@@ -16,13 +16,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal as _signal
     from collections.abc import Iterable
-    from types import FrameType
     from typing import NoReturn
 else:
     import _signal
 
 _SIGINT, _SIGKILL, _SIGPIPE, _SIGTERM = 2, 9, 13, 15
-_SIGCONT, _SIGSTOP, _SIGXFSZ = 18, 19, 25
+_SIGCHLD, _SIGCONT, _SIGSTOP, _SIGXFSZ = 17, 18, 19, 25
 _LARGEST_FD = 2**31 - 1
 
 
@@ -36,10 +35,16 @@ def fork_into_pid_namespace(kernel: Kernel) -> None:
     Source: enroot 4.1.2 bin/enroot-nsenter.c, fork_child() and wait_child().
     """
     parent = os.getpid()
+    # From before there is a child on: a signal that comes early is kept for whoever waits. Of an
+    # ignored SIGCHLD there would be neither word nor status.
+    mask = _signal.pthread_sigmask(_signal.SIG_BLOCK, (_SIGTERM, _SIGINT, _SIGCHLD))
+    of_child = _signal.signal(_SIGCHLD, _signal.SIG_DFL)
     pid = os.fork()
     if pid:
         close_all(kernel)
         _wait_and_follow(pid)
+    _signal.signal(_SIGCHLD, of_child or _signal.SIG_DFL)
+    _signal.pthread_sigmask(_signal.SIG_SETMASK, mask)
     kernel.prctl(PR_SET_PDEATHSIG, _SIGKILL)
     # The parent may have died before the kernel was asked for that signal. It has no number in the
     # new namespace, but /proc is still the host's.
@@ -56,16 +61,19 @@ def _own_status() -> str:
 
 
 def _wait_and_follow(pid: int) -> NoReturn:
-    def forward(number: int, frame: FrameType | None) -> None:
-        try:
-            os.kill(pid, number)
-        except OSError:
-            pass  # it has just ended, or it is not allowed any more: nobody to tell
-
-    _signal.signal(_SIGTERM, forward)
-    _signal.signal(_SIGINT, forward)
+    # Taken one by one and never handled: a handler's signal that came just before waitpid(2) would
+    # be passed on only when the child has ended.
     while True:
-        _, status = os.waitpid(pid, os.WUNTRACED)
+        number = _signal.sigwait((_SIGTERM, _SIGINT, _SIGCHLD))
+        if number != _SIGCHLD:
+            try:
+                os.kill(pid, number)
+            except OSError:
+                pass  # it is not allowed any more: nobody to tell
+            continue
+        ended, status = os.waitpid(pid, os.WNOHANG | os.WUNTRACED)
+        if not ended:
+            continue
         if not os.WIFSTOPPED(status):
             break
         os.kill(os.getpid(), _SIGSTOP)

@@ -3,10 +3,17 @@ from __future__ import annotations
 import errno
 import os
 import signal
+from collections.abc import Callable
 
 import pytest
 
-from enroot_py.enter.process import close_all, close_on_exec, end_by_signal, is_open
+from enroot_py.enter.process import (
+    close_all,
+    close_on_exec,
+    end_by_signal,
+    fork_into_pid_namespace,
+    is_open,
+)
 from enroot_py.linux.kernel import Kernel
 from tests.fakes import RecordingKernel
 
@@ -59,3 +66,49 @@ def test_a_death_by_signal_is_repeated(number: int) -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
         end_by_signal(number)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -number
+
+
+class EarlySignal(Kernel):
+    """Sends this process a signal where it closes descriptors, before it waits for its child."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+
+    def close_range(self, first: int, last: int, flags: int) -> None:
+        """Send the signal, and close nothing."""
+        os.kill(os.getpid(), self.number)
+
+
+def _status_of_waiting(kernel: Kernel, child: Callable[[], object]) -> int:
+    """Return the status of a process that forks and waits for `child`."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            fork_into_pid_namespace(kernel)
+            child()
+        finally:
+            os._exit(1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_that_comes_before_the_wait_is_passed_on(number: int) -> None:
+    before = signal.signal(number, signal.SIG_DFL)
+    try:
+        assert _status_of_waiting(EarlySignal(number), signal.pause) == -number
+    finally:
+        signal.signal(number, before)
+
+
+def test_a_child_is_waited_for_where_childrens_ends_are_ignored() -> None:
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        assert _status_of_waiting(Kernel(), _end_by_what_is_ignored) == 7
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+
+
+def _end_by_what_is_ignored() -> None:
+    os._exit(7 if signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN else 8)
