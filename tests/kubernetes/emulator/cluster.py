@@ -150,7 +150,7 @@ class Cluster:
         keeper = self._network.add(address, "stranger", ())
         return join_words(keeper)
 
-    def wait(self, condition: Callable[[], bool], timeout: float = 60) -> None:
+    def wait(self, condition: Callable[[], bool], timeout: float = 150) -> None:
         """Tick until something is so.
 
         Raises:
@@ -163,7 +163,7 @@ class Cluster:
             self.tick()
             time.sleep(_LOOK)
 
-    def finish(self, timeout: float = 60) -> Outcome:
+    def finish(self, timeout: float = 150) -> Outcome:
         """Run the job to its end."""
         self.wait(lambda: self.outcome is not None, timeout)
         assert self.outcome is not None
