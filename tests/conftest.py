@@ -9,8 +9,15 @@ from __future__ import annotations
 import os
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 PREPARED = ("kernel", "root", "network", "podman", "slurm", "gpu", "shells", "parity", "soak")
+
+# The same examples in every run, and no limits on time: a machine under load has met no fault.
+settings.register_profile(
+    "same", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("same")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

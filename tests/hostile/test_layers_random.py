@@ -83,7 +83,7 @@ def check_against_model(layers: list[list[Action]]) -> None:
     assert as_model(archives.merge(*data)) == expected
 
 
-@settings(max_examples=1200, deadline=None, derandomize=True)
+@settings(max_examples=1200)
 @given(LAYERS)
 def test_merge_equals_the_model(layers: list[list[Action]]) -> None:
     check_against_model(layers)
@@ -91,7 +91,7 @@ def test_merge_equals_the_model(layers: list[list[Action]]) -> None:
 
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
-@settings(max_examples=30_000, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=30_000, derandomize=False, suppress_health_check=list(HealthCheck))
 @given(LAYERS)
 def test_merge_equals_the_model_for_long(layers: list[list[Action]]) -> None:
     check_against_model(layers)
@@ -163,7 +163,7 @@ EXTRAS = st.sampled_from(
 )
 
 
-@settings(max_examples=600, deadline=None, derandomize=True)
+@settings(max_examples=600)
 @given(LAYERS, DAMAGE, st.booleans(), EXTRAS)
 def test_damage_is_refused_or_harmless(
     layers: list[list[Action]], how: tuple[str, int, bytes], recheck: bool, extra: bytes
@@ -173,7 +173,7 @@ def test_damage_is_refused_or_harmless(
 
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
-@settings(max_examples=30_000, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=30_000, derandomize=False, suppress_health_check=list(HealthCheck))
 @given(LAYERS, DAMAGE, st.booleans(), EXTRAS)
 def test_damage_is_refused_or_harmless_for_long(
     layers: list[list[Action]], how: tuple[str, int, bytes], recheck: bool, extra: bytes

@@ -46,7 +46,7 @@ def rc(**fields: object) -> bytes:
     return image_files(config(**fields), PROVENANCE)[b"etc/rc"]
 
 
-@settings(max_examples=300, derandomize=True)
+@settings(max_examples=300)
 @given(WORDS, WORDS, TEXTS, st.lists(st.tuples(TEXTS, TEXTS), max_size=3).map(tuple))
 def test_the_script_reads_as_the_config(
     entrypoint: tuple[str, ...],
@@ -101,7 +101,7 @@ def test_labels_and_provenance_stay_comments(newline: str, tmp_path: Path) -> No
     assert not (tmp_path / "evil").exists()
 
 
-@settings(max_examples=300, derandomize=True)
+@settings(max_examples=300)
 @given(st.lists(st.tuples(st.sampled_from(["A", "B_1", "_"]), TEXTS), max_size=4))
 def test_variables_read_as_in_the_config(variables: list[tuple[str, str]]) -> None:
     env = tuple(f"{name}={value}" for name, value in variables)

@@ -82,7 +82,8 @@ def test_what_has_settled_does_not_change_any_more(tmp_path: Path) -> None:
 
 
 @settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=25,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(seed=st.integers(0, 2**32), options=st.sampled_from(OPTIONS[:2] + OPTIONS[-3:]))
 def test_random_trees_come_back(tmp_path: Path, seed: int, options: str) -> None:
