@@ -6,6 +6,7 @@ import copy
 import os
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,7 @@ class Site:
         """Run kubectl."""
         return subprocess.run(
             [str(KUBECTL), *words], input=given, env=self._environ, capture_output=True,
-            text=True, check=False, timeout=60,
+            text=True, check=False, timeout=120,
         )  # fmt: skip
 
     def names(self) -> set[tuple[str, str]]:
@@ -166,11 +167,20 @@ def test_a_state_is_waited_for_by_watching(site: Site) -> None:
     assert site.kubectl("create", "-f", "-", given=text).returncode == 0
     (jobset,) = site.server.all("jobsets")
     status = {"terminalState": "Completed", "conditions": [condition("Completed")]}
-    timer = threading.Timer(0.3, lambda: set_status(site.server, jobset, status))
-    timer.start()
+    asked = site.server.requests
+    before = len(asked)
+
+    def complete() -> None:
+        deadline = time.monotonic() + 50
+        while not any("watch" in request.query for request in asked[before:]):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        set_status(site.server, jobset, status)
+
+    controller = threading.Thread(target=complete)
+    controller.start()
     done = site.kubectl("wait", "-n", "default", "--timeout=60s", "--for=condition=Completed",
                         f"jobset/{jobset['metadata']['name']}")  # fmt: skip
-    timer.join()
+    controller.join()
     assert done.returncode == 0 and "condition met" in done.stdout, done
-    watched = [request for request in site.server.requests if "watch" in request.query]
-    assert watched
+    assert any("watch" in request.query for request in asked[before:])
