@@ -77,11 +77,13 @@ class Streams(http.server.BaseHTTPRequestHandler):
         self._start_chunks("text/plain")
         sent = 0
         while not self.api.stopping:
+            # Asked first: what is written before the end counts.
+            writes = where in self.api.open_logs
             rest = self.api.logs[where][sent:]
             sent += len(rest)
             if rest:
                 self._chunk(rest)
-            elif where not in self.api.open_logs:
+            elif not writes:
                 break
             else:
                 time.sleep(0.02)
