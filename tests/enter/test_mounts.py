@@ -29,6 +29,7 @@ from enroot_py.plan.mount_options import (
     MS_SLAVE,
 )
 from tests.fakes import RecordingKernel
+from tests.this_process import open_files
 
 
 class Box:
@@ -272,10 +273,10 @@ def test_a_refusal_of_the_kernel_names_both_ends(box: Box) -> None:
 
 
 def test_no_descriptor_is_left_open(box: Box) -> None:
-    before = os.listdir("/proc/self/fd")
+    before = open_files()
     box.apply(
         entry(box.source, "/a/b", "x-create=dir,bind,ro,rslave"),
         entry(box.file, "/a/c", "x-create=auto,bind"),
         entry("/nonexistent", "/a/d", "bind,nofail,silent"),
     )
-    assert os.listdir("/proc/self/fd") == before
+    assert open_files() == before

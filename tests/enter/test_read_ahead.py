@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from enroot_py.enter.read_ahead import read_ahead
+from tests.this_process import open_files
 
 
 @contextmanager
@@ -90,9 +91,9 @@ def test_nothing_outside_is_read_and_nothing_hangs(asked: dict[str, int], tmp_pa
     (root / "closed").write_bytes(b"x")
     (root / "closed").chmod(0)
     os.mkfifo(root / "pipe")
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_files()
     with opened(root) as root_fd:
         for name in ("escape", "loop", "folder", "pipe", "nosuch", "nosuch/sh"):
             read_ahead(root_fd, f"/{name}")
     assert asked == {}
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert open_files() == before

@@ -14,6 +14,7 @@ from enroot_py.hooks.run import run_hooks
 from enroot_py.plan.fstab import Mount
 from enroot_py.settings import load_settings
 from tests.hooks.contexts import Container, descriptors_of, inheritable_descriptors, write_file
+from tests.this_process import children, open_files
 
 SCRIPT = """\
 #ENROOT_REMAP_ROOT=y
@@ -113,7 +114,7 @@ def test_a_script_that_fails(
 ) -> None:
     monkeypatch.chdir(container.folder)
     path = write_file(container.folder / "bad.sh", text)
-    before = sorted(os.listdir("/proc/self/fd"))
+    before = (open_files(), children())
     started = time.monotonic()
     context = container.context(hook_timeout=0.5)
     with ConfScript(str(path), context) as conf, pytest.raises(error, match=message) as caught:
@@ -121,9 +122,7 @@ def test_a_script_that_fails(
     assert str(path) in str(caught.value)
     assert time.monotonic() - started < 60
     assert not (container.folder / "ran").exists()
-    assert sorted(os.listdir("/proc/self/fd")) == before
-    with pytest.raises(ChildProcessError):
-        os.waitpid(-1, os.WNOHANG)
+    assert (open_files(), children()) == before
 
 
 def test_a_missing_bash_is_named(container: Container, monkeypatch: pytest.MonkeyPatch) -> None:

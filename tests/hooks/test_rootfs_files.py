@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from enroot_py.hooks.rootfs_files import RootfsFiles
+from tests.this_process import open_files
 
 
 @pytest.fixture
@@ -145,7 +146,7 @@ def test_a_tree_is_copied_with_modes_and_times(rootfs: Path) -> None:
 
 
 def test_no_descriptor_is_left_open(rootfs: Path) -> None:
-    before = set(os.listdir("/proc/self/fd"))
+    before = open_files()
     (rootfs / "etc/loop").symlink_to("loop")
     (rootfs / "etc/passwd").mkdir()
     with RootfsFiles(str(rootfs)) as files:
@@ -155,4 +156,4 @@ def test_no_descriptor_is_left_open(rootfs: Path) -> None:
                 files.replace(path, b"x", mode=0o644)
             except OSError:
                 pass
-    assert set(os.listdir("/proc/self/fd")) == before
+    assert open_files() == before

@@ -18,6 +18,7 @@ from enroot_py.layers.merge import LayerMerger
 from enroot_py.layers.scan import scan_directory
 from tests.layers import archives
 from tests.layers.archives import archive, directory, file, hard_link, header, pax, symlink
+from tests.this_process import open_files
 
 KEPT = 0o7777 if os.geteuid() == 0 else 0o1777
 """Bits of a file's mode that this user's extraction may keep."""
@@ -272,14 +273,14 @@ def test_a_destination_that_is_a_link_or_missing_is_refused(tmp_path: Path) -> N
 
 
 def test_nothing_stays_open(tmp_path: Path) -> None:
-    before = set(os.listdir("/proc/self/fd"))
+    before = open_files()
     extract(tmp_path, archive(file(b"a", b"x"), file(b"d/e/f", b"x")))
     (tmp_path / "other").mkdir()
     with pytest.raises(StoreError):
         DirectorySink(str(tmp_path / "missing"))
     with DirectorySink(str(tmp_path / "other")):
         pass
-    assert set(os.listdir("/proc/self/fd")) == before
+    assert open_files() == before
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])

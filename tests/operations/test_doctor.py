@@ -26,6 +26,7 @@ from enroot_py.settings import Settings, load_settings
 from tests.cli.command import ENROOT, Command
 from tests.registry.fake_registry import BasicAuth, FakeRegistry
 from tests.roots.driver import eight_gpus, full_driver, make_nodes
+from tests.this_process import open_files
 
 OK, NOTE, FAULT = Status.OK, Status.NOTE, Status.FAULT
 USERNS = "user namespaces"
@@ -338,10 +339,10 @@ def test_missing_fuse_and_full_or_noexec_folders_are_found(enroot: Command) -> N
 
 def test_the_probe_leaves_this_process_alone() -> None:
     before = [os.readlink(f"/proc/self/ns/{kind}") for kind in ("user", "mnt", "pid", "net")]
-    descriptors = len(os.listdir("/proc/self/fd"))
+    descriptors = open_files()
     try_steps(keep_user_namespace=False)
     assert before == [
         os.readlink(f"/proc/self/ns/{kind}") for kind in ("user", "mnt", "pid", "net")
     ]
-    assert len(os.listdir("/proc/self/fd")) == descriptors
+    assert open_files() == descriptors
     assert stat.S_ISDIR(os.stat("/tmp").st_mode)

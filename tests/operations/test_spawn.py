@@ -26,6 +26,7 @@ from enroot_py.settings import Settings, load_settings
 from tests.hooks.contexts import inheritable_descriptors, write_file
 from tests.hooks.sandbox import Sandbox, identity, sandbox_in
 from tests.operations.starting import gone, long_sleep, make_image
+from tests.this_process import open_files
 
 pytestmark = pytest.mark.kernel
 
@@ -162,14 +163,14 @@ def test_an_image_is_unpacked_where_nothing_serves_it(sandbox: Sandbox, settings
 
 def test_this_process_stays_as_it_is(sandbox: Sandbox, settings: Settings) -> None:
     conf = write_file(sandbox.folder / "conf", "#ENROOT_REMAP_ROOT=y\nrc() { exec true; }\n")
-    before = (os.listdir("/proc/self/fd"), os.getcwd(), dict(os.environ), os.umask(0o022))
+    before = (open_files(), os.getcwd(), dict(os.environ), os.umask(0o022))
     os.umask(before[3])
     for _ in range(3):
         with spawn(StartSpec("box", ("true",), conf=str(conf)), settings=settings) as container:
             assert container.wait() == 0
         with pytest.raises(EnrootError):
             spawn(StartSpec("nonexistent"), settings=settings)
-    assert (os.listdir("/proc/self/fd"), os.getcwd(), dict(os.environ)) == before[:3]
+    assert (open_files(), os.getcwd(), dict(os.environ)) == before[:3]
 
 
 def test_a_descriptor_that_is_not_open_is_named(settings: Settings) -> None:

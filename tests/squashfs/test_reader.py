@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import stat
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 from enroot_py.errors import LimitError, NotFoundError, SquashfsError
 from enroot_py.squashfs.reader import SquashfsImage
 from tests.squashfs.trees import Item, write_image
+from tests.this_process import open_files
 
 
 @pytest.fixture
@@ -65,14 +65,14 @@ def test_file_larger_than_wanted(image: Path) -> None:
 
 
 def test_file_is_closed(image: Path) -> None:
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_files()
     with SquashfsImage(str(image)) as reader:
-        assert len(os.listdir("/proc/self/fd")) == before + 1
+        assert len(open_files()) == len(before) + 1
     reader.close()
     image.write_bytes(b"no image")
     with pytest.raises(SquashfsError):
         SquashfsImage(str(image))
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert open_files() == before
 
 
 def test_missing_image(tmp_path: Path) -> None:
