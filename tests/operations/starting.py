@@ -76,12 +76,23 @@ def processes_with(text: str) -> list[str]:
     return found
 
 
-def gone(text: str, *, within: float = 10) -> list[str]:
+def gone(text: str, *, within: float = 60) -> list[str]:
     """Wait until no process has `text` in its command line; return those that stay."""
     deadline = time.monotonic() + within
     while (left := processes_with(text)) and time.monotonic() < deadline:
         time.sleep(0.02)
     return left
+
+
+def wait_until_asleep(pid: int, name: str) -> None:
+    """Wait until a process is that program and has nothing more to do: it has printed its word
+    before it executes the program, and the program itself takes a while to begin.
+    """
+    deadline = time.monotonic() + 60
+    status = Path(f"/proc/{pid}/status")
+    while not {f"Name:\t{name}", "State:\tS (sleeping)"} <= set(status.read_text().splitlines()):
+        assert time.monotonic() < deadline, status.read_text()
+        time.sleep(0.01)
 
 
 def status_field(text: str, name: str) -> str:
