@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
-from types import FrameType
+from types import FrameType, TracebackType
 
 from pyxis_py.args import RawValue
 from pyxis_py.job import JobFacts
@@ -70,11 +70,14 @@ def run_local(
         )
         _show(hooks.user_init(facts))
         processes = []
-        for rank in range(tasks):
-            argv, fds = hooks.task_init(command)
-            variables = {**base, **task_variables(job, tasks=tasks, rank=rank)}
-            processes.append(_start(argv, fds, variables, rank=rank, first=rank == 0, label=label))
-        status = _wait(processes)
+        with _Forwarding() as forwarding:
+            for rank in range(tasks):
+                argv, fds = hooks.task_init(command)
+                variables = {**base, **task_variables(job, tasks=tasks, rank=rank)}
+                process = _start(argv, fds, variables, rank=rank, first=rank == 0, label=label)
+                processes.append(process)
+            forwarding.begin(processes)
+            status = _wait(processes)
         for _ in processes:
             _show(hooks.task_exit())
     return status
@@ -104,30 +107,58 @@ def _start(
     return subprocess.Popen(argv, env=environ, pass_fds=fds, stdin=stdin, stdout=output)
 
 
-def _wait(processes: Sequence[subprocess.Popen[bytes]]) -> int:
-    def forward(number: int, frame: FrameType | None) -> None:
-        for process in processes:
+class _Forwarding:
+    """Passes signals to the tasks; those that come while tasks are started, once all are there."""
+
+    def __init__(self) -> None:
+        self._processes: Sequence[subprocess.Popen[bytes]] | None = None
+        self._kept: list[int] = []
+        self._before = {number: signal.signal(number, self._hear) for number in _FORWARDED}
+
+    def __enter__(self) -> _Forwarding:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def begin(self, processes: Sequence[subprocess.Popen[bytes]]) -> None:
+        """All tasks have been started."""
+        # A terminal sends this to the tasks as well; they decide. A child would inherit it.
+        self._before[signal.SIGINT] = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        self._processes = processes
+        for number in self._kept:
+            self._forward(number)
+
+    def _hear(self, number: int, frame: FrameType | None) -> None:
+        if self._processes is None:
+            self._kept.append(number)
+        else:
+            self._forward(number)
+
+    def _forward(self, number: int) -> None:
+        for process in self._processes or ():
             process.send_signal(number)
 
-    before = {number: signal.signal(number, forward) for number in _FORWARDED}
-    # A terminal sends this to the tasks as well; they decide.
-    before[signal.SIGINT] = signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+def _wait(processes: Sequence[subprocess.Popen[bytes]]) -> int:
     ended: queue.SimpleQueue[subprocess.Popen[bytes]] = queue.SimpleQueue()
     for process in processes:
         threading.Thread(target=_announce, args=(process, ended), daemon=True).start()
-    try:
-        failed = 0
-        for _ in processes:
-            code = ended.get().returncode
-            status = code if code >= 0 else 128 - code
-            if status and not failed:
-                failed = status
-                for other in processes:
-                    other.terminate()
-        return failed
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    failed = 0
+    for _ in processes:
+        code = ended.get().returncode
+        status = code if code >= 0 else 128 - code
+        if status and not failed:
+            failed = status
+            for other in processes:
+                other.terminate()
+    return failed
 
 
 def _announce(
