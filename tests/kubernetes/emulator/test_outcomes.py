@@ -70,7 +70,7 @@ class Job:
         """Wait for files that the script or its tasks make."""
         self.cluster.wait(lambda: all((self.folder / name).exists() for name in names))
 
-    def finish(self, timeout: float = 60) -> Outcome:
+    def finish(self, timeout: float = 150) -> Outcome:
         """Wait for the job's end."""
         return self.cluster.finish(timeout)
 
@@ -116,7 +116,8 @@ def test_the_time_limit(job: Job, target: str) -> None:
         "    touch up.$SLURM_PROCID; while :; do sleep 0.05; done' &\n"
         "while :; do wait; done\n"
     )
-    job.start(body, target, "--signal=USR1@1", timeLimitSeconds=3)
+    # The tasks have seconds to set their traps, and seconds to say that they were warned.
+    job.start(body, target, "--signal=USR1@4", timeLimitSeconds=12)
     assert job.finish() == Outcome(False, FAILED[target], 0), job.cluster.logs()
     end = job.cluster.pod(0).end
     assert end is not None and end.status == 124
