@@ -18,7 +18,7 @@ import pytest
 from enroot_py import EnrootError, load_settings
 from pyxis_py.job import JobFacts
 from pyxis_py.options import OPTIONS
-from pyxis_py.protocol.keeper_process import KeeperProcess, ask, encode_request
+from pyxis_py.protocol.keeper_process import KeeperProcess, ask, await_answer, encode_request
 from pyxis_py.protocol.records import Answer, decode_answer
 from pyxis_py.step import container
 from pyxis_py.step.pause import pause_program, waiting_program
@@ -57,7 +57,7 @@ def start(
         line_fd=keepers.fileno(),
     )
     keepers.close()
-    ours.recv(1)
+    await_answer(ours.fileno(), print)  # news come first where it takes long
     return keeper, ours, decode_answer(keeper.read())
 
 
