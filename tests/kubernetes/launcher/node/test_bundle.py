@@ -20,7 +20,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     launcher.write_bytes(build_launcher())
     target = folder / "bundle"
     target.mkdir()
-    subprocess.run(["/usr/bin/python3", launcher, "python", target], check=True, timeout=60)
+    subprocess.run(["/usr/bin/python3", launcher, "python", target], check=True, timeout=250)
     return target
 
 
