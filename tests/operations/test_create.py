@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import multiprocessing
 import os
 import resource
@@ -175,21 +176,36 @@ def test_one_of_many_wins(tmp_path: Path, image: Path, settings: Settings) -> No
     assert os.listdir(settings.data_path) == ["box"]
 
 
+STOPPED_CREATE = """
+import os, signal, sys
+from enroot_py.operations.create import create
+
+def stop(event, arguments):
+    if event == "open" and arguments[0] in ("f02500", b"f02500"):
+        os.killpg(0, signal.SIGSTOP)
+
+sys.addaudithook(stop)
+create(sys.argv[1], "box")
+"""
+"""Creates a container, and stops with all its processes when it comes to one of the files."""
+
+
 def test_what_a_killed_create_leaves_is_removed_by_the_next(
     tmp_path: Path, settings: Settings
 ) -> None:
     items = [Item(b"f%05d" % number, content=b"%d" % number * 999) for number in range(5000)]
     image = write_image(tmp_path / "image", items, "-comp lz4")
-    code = f"from enroot_py.operations.create import create; create({str(image)!r}, 'box')"
     environ = {**os.environ, "ENROOT_DATA_PATH": settings.data_path, "HOME": str(tmp_path)}
-    process = subprocess.Popen([sys.executable, "-c", code], env=environ)
-    while not os.path.isdir(settings.data_path) or not any(
-        os.scandir(entry) for entry in os.scandir(settings.data_path) if entry.is_dir()
-    ):
-        assert process.poll() is None
-        time.sleep(0.001)
+    command = [sys.executable, "-c", STOPPED_CREATE, str(image)]
+    process = subprocess.Popen(command, env=environ, start_new_session=True)
+    assert os.WIFSTOPPED(os.waitpid(process.pid, os.WUNTRACED)[1])
     process.send_signal(signal.SIGKILL)
+    os.killpg(process.pid, signal.SIGCONT)
     process.wait()
+    # The processes that shared the work have the lock until they see that they are alone.
+    (lock,) = Path(settings.data_path).glob(".enroot.*.lock")
+    with open(lock) as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
     assert not os.path.exists(f"{settings.data_path}/box")
     assert os.listdir(settings.data_path) != []
     create(str(image), "box", settings=settings)
