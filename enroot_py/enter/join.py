@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import os
 
-from enroot_py.enter.process import fork_into_pid_namespace
+from enroot_py.enter.process import UNFINISHED, fork_into_pid_namespace
 from enroot_py.errors import EnrootError, KernelError, NotFoundError, UnsupportedError
 from enroot_py.linux.kernel import (
     CLONE_NEWCGROUP,
@@ -20,6 +20,7 @@ from enroot_py.linux.kernel import (
     CLONE_NEWUTS,
     Kernel,
 )
+from enroot_py.log import info
 from enroot_py.plan.environ import is_variable_name
 
 _NAMESPACES = (
@@ -32,6 +33,34 @@ _NAMESPACES = (
     ("uts", CLONE_NEWUTS),
     ("cgroup", CLONE_NEWCGROUP),
 )
+_PATIENCE = 400
+"""Looks at a container that is being set up, 5 ms apart, before the user is told."""
+
+
+def wait_for_program(pid: int) -> None:
+    """Wait until the container of a process runs its program, if it is being set up just now.
+
+    Until then the process has its namespaces, but the host's files and variables: what joins it
+    would work on the host. A process that ends meanwhile is left to whoever opens it.
+    """
+    looks = 0
+    while _is_unfinished(pid):
+        # Loaded here, as it hardly ever is.
+        from time import sleep
+
+        looks += 1
+        if looks == _PATIENCE:
+            info(f"The container of process {pid} is still being set up, waiting for it")
+        sleep(0.005)
+
+
+def _is_unfinished(pid: int) -> bool:
+    try:
+        with open(f"/proc/{_inner_process(pid)}/stat", encoding="utf-8", errors="replace") as file:
+            name, _, rest = file.read().partition("(")[2].rpartition(")")
+    except OSError:
+        return False
+    return name == UNFINISHED and rest[1:2] not in ("Z", "X")
 
 
 class Target:
@@ -77,6 +106,11 @@ class Target:
                 os.close(fd)
             else:
                 self._namespaces.append((flag, fd))
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether it has any namespace that this process is not in."""
+        return bool(self._namespaces)
 
     def join(self, kernel: Kernel, kinds: int = -1) -> None:
         """Move this process to the namespaces that differ; for a pid namespace its child goes on.

@@ -23,6 +23,20 @@ else:
 _SIGINT, _SIGKILL, _SIGPIPE, _SIGTERM = 2, 9, 13, 15
 _SIGCHLD, _SIGCONT, _SIGSTOP, _SIGXFSZ = 17, 18, 19, 25
 _LARGEST_FD = 2**31 - 1
+UNFINISHED = "enroot:start"
+"""Name of a process whose container is being set up. The kernel replaces it in execve(2)."""
+
+
+def show_unfinished() -> None:
+    """Name this process so that others see that its container cannot be joined yet."""
+    try:
+        fd = os.open("/proc/self/comm", os.O_WRONLY | os.O_CLOEXEC)
+    except OSError:
+        return  # without /proc nobody could look either
+    try:
+        os.write(fd, UNFINISHED.encode())
+    finally:
+        os.close(fd)
 
 
 def fork_into_pid_namespace(kernel: Kernel) -> None:

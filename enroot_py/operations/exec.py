@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 
 from enroot_py.enter.execute import run_program
-from enroot_py.enter.join import Target
+from enroot_py.enter.join import Target, wait_for_program
 from enroot_py.enter.process import close_on_exec, is_open, restore_signals
-from enroot_py.errors import UsageError
+from enroot_py.errors import NotFoundError, UsageError
 from enroot_py.linux.capabilities import drop_privileges
 from enroot_py.linux.kernel import PR_SET_NO_NEW_PRIVS, Kernel
 from enroot_py.linux.seccomp import filter_program
@@ -33,7 +33,8 @@ def exec_(
     """Become a process of the container that process `pid` is in.
 
     It gets that process's environment and working directory, and what `environ` adds. In a pid
-    namespace this process waits for a child that is inside.
+    namespace this process waits for a child that is inside. A container that is being set up is
+    waited for.
 
     Args:
         pid: a process of the container, as the host knows it.
@@ -43,7 +44,7 @@ def exec_(
         kernel: the way to system calls.
 
     Raises:
-        NotFoundError: if there is no such process.
+        NotFoundError: if there is no such process, or it is in no container.
         CommandError: if the command cannot be run (exit code 126 or 127).
         EnrootError: if the container cannot be joined.
     """
@@ -51,9 +52,15 @@ def exec_(
         raise UsageError("Nothing to run", hint="give a command")
     kernel = kernel or Kernel()
     kept = tuple(fd for fd in range(3, 3 + preserve_fds) if is_open(fd))
+    additions = _parse_environ(tuple(environ))
+    wait_for_program(pid)
     target = Target(pid)
+    if not target.is_elsewhere:
+        raise NotFoundError(
+            f"Process {pid} is in no container", hint="`enroot list -f` shows those that are"
+        )
     variables = target.environ
-    variables.update(_parse_environ(tuple(environ)))
+    variables.update(additions)
     target.join(kernel)
     kernel.prctl(PR_SET_NO_NEW_PRIVS, 1)
     kernel.set_seccomp_filter(filter_program(os.uname().machine))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.hooks.sandbox import Sandbox, identity, sandbox_in
-from tests.operations.starting import ignored_signals, running, status_field
+from tests.operations.starting import ignored_signals, running, status_field, wait_until_asleep
 
 pytestmark = pytest.mark.kernel
 
@@ -47,6 +47,9 @@ def test_every_namespace_is_joined(sandbox: Sandbox, options: tuple[str, ...]) -
 
 def test_a_pid_namespaces_processes_see_each_other(sandbox: Sandbox) -> None:
     with running(sandbox, "--pid", "box", *WAIT) as process:
+        # The command has said its word, but may not have become the program that waits.
+        (inner,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        wait_until_asleep(int(inner), "cat")
         script = "cat /proc/1/comm; kill -0 1 && echo there; echo $$"
         first, second, own = run(sandbox, str(process.pid), "sh", "-c", script).split()
         assert (first, second) == ("cat", "there")
@@ -145,6 +148,7 @@ def test_statuses_and_signals_pass_through(sandbox: Sandbox, options: tuple[str,
     [
         (("4194304", "true"), "4194304"),
         (("1", "true"), "1"),
+        (("SELF", "true"), "in no container"),
         (("-e", "1=2", "SELF", "true"), "1=2"),
     ],
 )
@@ -155,3 +159,31 @@ def test_what_cannot_be_joined_is_named(
     done = sandbox.call("enroot", "exec", *given)
     assert done.returncode == 1
     assert message in done.stderr
+
+
+@pytest.mark.parametrize("options", [(), ("--pid",)])
+def test_a_container_that_is_being_set_up_is_waited_for(
+    sandbox: Sandbox, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    """Joined earlier, a command would run among the host's files, with the host's variables."""
+    begun, go = tmp_path / "begun", tmp_path / "go"
+    os.mkfifo(begun)
+    os.mkfifo(go)
+    sandbox.hook("50-slow.sh", f"#!/bin/sh\necho > {begun}\nread _ < {go}\n")
+    enroot = str(sandbox.programs / "enroot")
+    with subprocess.Popen(
+        [enroot, "start", *options, "box", "sleep", "60"], env={**sandbox.environ, "SECRET": "x"}
+    ) as process:
+        try:
+            begun.read_text()
+            command = [enroot, "exec", str(process.pid), "sh", "-c", "echo $SECRET; ls -A /"]
+            with subprocess.Popen(
+                command, env=sandbox.environ, text=True,
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            ) as joined:  # fmt: skip
+                assert joined.stdout is not None and joined.stderr is not None
+                assert "being set up" in joined.stderr.readline()
+                go.write_text("\n")
+                assert joined.stdout.read().splitlines()[:2] == ["", ".lock"]
+        finally:
+            process.kill()
