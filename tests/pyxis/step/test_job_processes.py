@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from pyxis_py.step import job_processes
 from pyxis_py.step.job_processes import belongs_to_job, end_job_processes, find_job_processes
 
 GROUP_7 = "5:freezer:/slurm_node1/uid_1001/job_7/step_0\n"
@@ -66,8 +67,11 @@ def test_only_what_is_in_containers_of_the_job_is_ended() -> None:
 
 
 @pytest.mark.kernel
-def test_what_executes_a_program_just_now_belongs_to_its_job(tmp_path: Path) -> None:
+def test_what_executes_a_program_just_now_belongs_to_its_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In the middle of it /proc knows no variables, for a tenth of the time of this chain."""
+    monkeypatch.setattr(job_processes, "_EXEC_PATIENCE", 10.0)  # where others have the processors
     job = 2 * 10**6 + os.getpid()
     chain = tmp_path / "chain"
     chain.write_text('exec sh "$0"\n')

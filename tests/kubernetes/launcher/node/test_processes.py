@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from pyxis_py.kubernetes.launcher.node import processes
 from pyxis_py.kubernetes.launcher.node.processes import (
     Processes,
     Program,
@@ -118,8 +119,11 @@ def test_processes_are_found_by_session_and_by_all_marks() -> None:
             process.kill()
 
 
-def test_a_process_that_executes_a_program_just_now_is_found(tmp_path: Path) -> None:
+def test_a_process_that_executes_a_program_just_now_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In the middle of it /proc knows no variables, for a tenth of the time of this chain."""
+    monkeypatch.setattr(processes, "EXEC_LIMIT", 10.0)  # where others have the processors
     chain = tmp_path / "chain"
     chain.write_text('exec sh "$0"\n')
     with subprocess.Popen(["sh", chain], env={"MARK": str(tmp_path), **PATH}) as process:
