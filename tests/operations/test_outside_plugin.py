@@ -60,7 +60,7 @@ def stopped(sandbox: Sandbox, tmp_path: Path, **environ: str) -> Iterator[int]:
         yield process.pid
     finally:
         process.send_signal(signal.SIGCONT)
-        assert process.wait(10) == 0, (tmp_path / "log").read_text()
+        assert process.wait(60) == 0, (tmp_path / "log").read_text()
 
 
 def test_the_stopped_process_shows_all_that_a_plugin_looks_at(

@@ -135,5 +135,5 @@ def test_no_process_is_left_after_any_death(
             assert process.returncode == 3
         else:
             os.kill(process.pid, number)
-            process.wait(10)
+            process.wait(60)
     assert not gone(str(data.file))
