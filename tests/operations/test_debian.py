@@ -14,7 +14,9 @@ import pytest
 
 PERSON = 54321
 """A user and group that the host's databases do not know."""
-pytestmark = pytest.mark.root  # mmdebstrap; everything else runs as an ordinary user
+# mmdebstrap; everything else runs as an ordinary user. What the first test waits for is made in its
+# own time: an image, which alone may take nearly five minutes.
+pytestmark = [pytest.mark.root, pytest.mark.timeout(1200)]
 
 CONTROL = """Package: made-here
 Version: 1.0

@@ -201,7 +201,7 @@ def test_a_killed_download_is_continued_where_it_broke(
     uri = f"docker://{registry.host}#t/big:1"
     process = place.start("import", "-o", "i.sqsh", uri)
     partial = place.cache / "partial" / layer.replace(":", "-")
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while not (partial.exists() and partial.stat().st_size >= 2_000_000):
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -223,13 +223,13 @@ def test_an_import_that_is_told_to_end_leaves_nothing(
     uri = f"docker://{registry.host}#t/big:1"
     process = place.start("load", "-n", "box", uri)
     partial = place.cache / "partial" / image.layers[1]["digest"].replace(":", "-")
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while not (partial.exists() and partial.stat().st_size >= 1000):
         assert time.monotonic() < deadline
         time.sleep(0.02)
     assert any(name.startswith(".enroot.") for name in os.listdir(place.data))
     process.send_signal(number)
-    _, errors = process.communicate(timeout=30)
+    _, errors = process.communicate(timeout=120)
     assert process.returncode == 128 + number
     assert "Traceback" not in errors
     assert os.listdir(place.data) == []
@@ -243,10 +243,10 @@ def test_an_ignored_signal_stays_ignored(registry: FakeRegistry, place: Workplac
     uri = f"docker://{registry.host}#t/big:1"
     command = ["sh", "-c", 'trap "" HUP; exec "$@"', "sh", *place.command("import", uri)]
     with subprocess.Popen(command, cwd=place.out, env=place.environ) as process:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while not list((place.cache / "partial").glob("*")):
             assert time.monotonic() < deadline
             time.sleep(0.02)
         process.send_signal(signal.SIGHUP)
-        assert process.wait(timeout=60) == 0
+        assert process.wait(timeout=120) == 0
     check_image(place.out / "t+big+1.sqsh")

@@ -118,7 +118,7 @@ def test_the_question_is_for_terminals_and_names_the_folder(enroot: Command) -> 
     )
     os.close(follower)
     os.write(leader, b"y\n")
-    _, stderr = process.communicate(timeout=30)
+    _, stderr = process.communicate(timeout=120)
     os.close(leader)
     assert stderr.decode().startswith(f"Do you really want to delete {enroot.data}/a? [y/N] ")
     assert (process.returncode, left(enroot)) == (0, [])

@@ -35,7 +35,7 @@ if ls 2> /dev/null || mount 2> /dev/null || tar --version 2> /dev/null; then exi
 "$@" start made sh -c 'echo > /tmp/up; exec sleep 60' & started=$!
 tries=0
 until "$@" exec $started test -e /tmp/up 2> /dev/null; do
-    tries=$((tries + 1)); [ $tries -lt 60 ]
+    tries=$((tries + 1)); [ $tries -lt 600 ]
 done
 "$@" exec $started cat /made
 "$@" list -f > listed
