@@ -7,6 +7,7 @@ with docker_registry(tmp_path) as host:
 from __future__ import annotations
 
 import os
+import random
 import socket
 import subprocess
 import time
@@ -18,11 +19,19 @@ PROGRAM = "docker-registry"
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that nobody listens on at the moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port of 127.0.0.1 that nobody listens on at the moment.
+
+    Below those that the kernel hands out itself: one of those could be another connection's by the
+    time that a server takes it.
+    """
+    for port in random.SystemRandom().sample(range(30000, 32768), 100):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise AssertionError("no free port")
 
 
 def write_config(folder: Path, port: int, *, storage: str) -> Path:
@@ -38,8 +47,8 @@ def write_config(folder: Path, port: int, *, storage: str) -> Path:
 
 
 def wait_until_open(port: int, process: subprocess.Popen[bytes] | None = None) -> None:
-    """Wait until something listens on a port; fails after 30 seconds."""
-    for _ in range(600):
+    """Wait until something listens on a port; fails after two minutes."""
+    for _ in range(2400):
         try:
             socket.create_connection(("127.0.0.1", port), timeout=5).close()
             return
@@ -67,4 +76,4 @@ def docker_registry(folder: Path) -> Iterator[str]:
         yield f"127.0.0.1:{port}"
     finally:
         process.terminate()
-        process.wait(timeout=30)
+        process.wait(timeout=60)
