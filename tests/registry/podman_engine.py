@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -52,15 +53,22 @@ class Podman:
                 stderr=log,
             )
         try:
-            for _ in range(600):
-                if self.socket.exists():
-                    break
-                assert process.poll() is None, (self.folder / "podman.log").read_text()
-                time.sleep(0.05)
+            self._wait_until_served(process)
             yield url
         finally:
             process.terminate()
-            process.wait(timeout=30)
+            process.wait(timeout=60)
+
+    def _wait_until_served(self, process: subprocess.Popen[bytes]) -> None:
+        """Wait until somebody listens; the socket's file is there a moment before."""
+        for _ in range(2400):
+            with socket.socket(socket.AF_UNIX) as probe:
+                try:
+                    return probe.connect(str(self.socket))
+                except OSError:
+                    assert process.poll() is None, (self.folder / "podman.log").read_text()
+            time.sleep(0.05)
+        raise AssertionError(f"nobody listens at {self.socket}")
 
     def reset(self) -> None:
         """Remove everything, mounts included."""
