@@ -79,8 +79,8 @@ class Pull:
     layers: list[bytes] = field(default_factory=list)
     asked: list[tuple[str, str]] = field(default_factory=list)
     password: str = ""
-    idle_timeout: float = 10.0
-    header_timeout: float = 10.0
+    idle_timeout: float = 60.0
+    header_timeout: float = 60.0
 
     def run(self, uri: str) -> ResolvedImage:
         """Pull the whole image."""

@@ -224,7 +224,7 @@ def test_more_retries_can_be_asked_for(tmp_path: Path, store: ImageStore) -> Non
     [
         (lambda: "3", 3, 3),
         (lambda: " 3 ", 3, 3),
-        (lambda: formatdate(time.time() + 20, usegmt=True), 10, 21),
+        (lambda: formatdate(time.time() + 110, usegmt=True), 60, 111),
         (lambda: formatdate(time.time() - 20, usegmt=True), 0, 0),
         (lambda: "soon", 0.1, 1),
         (lambda: "-5", 0.1, 1),
