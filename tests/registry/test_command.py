@@ -59,7 +59,9 @@ def test_a_name_without_scheme_is_answered_with_the_command_to_use(tmp_path: Pat
 class Watch:
     """Looks at the arguments and environments of all processes that appear meanwhile."""
 
-    def __init__(self) -> None:
+    def __init__(self, flag: Path) -> None:
+        """Watch; `flag` is made when a command that sleeps has been seen."""
+        self._flag = flag
         self.seen: set[bytes] = set()
         self._stop = threading.Event()
         self._own = {name for name in os.listdir("/proc") if name.isdigit()}
@@ -72,6 +74,8 @@ class Watch:
                         self.seen.add(Path("/proc", name, kind).read_bytes())
                     except OSError:
                         continue
+        if any(b"sleep" in text for text in self.seen):
+            self._flag.touch()
 
     def run(self) -> None:
         while not self._stop.wait(0.005):
@@ -99,10 +103,11 @@ def test_secrets_are_seen_nowhere(
     (tmp_path / "secret").write_text(secret if right else "hunter2")
     (tmp_path / "config").mkdir()
     credentials = tmp_path / "config/.credentials"
-    watch = Watch()
+    watch = Watch(tmp_path / "flag")
+    command = f"until test -e {tmp_path}/flag; do sleep 0.1; done; cat {tmp_path}/secret"
     with FakeRegistry(store, auth=auth) as registry, watch.running():
         account = f"machine {registry.host} login dom\\user"
-        credentials.write_text(f"{account} password $(sleep 0.1; cat {tmp_path}/secret)\n")
+        credentials.write_text(f"{account} password $({command})\n")
         credentials.chmod(0o600)
         done = run(tmp_path, "digest", f"docker://{registry.host}#t/one:1")
         tokens = set(issuer.tokens)
