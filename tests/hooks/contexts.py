@@ -94,10 +94,20 @@ def inheritable_descriptors() -> set[str]:
     return found
 
 
-def descriptors_of(pid: int, program: str) -> set[str]:
-    """Return the descriptors of a process, once it has become `program`."""
-    deadline = time.monotonic() + 30
-    while Path(f"/proc/{pid}/comm").read_text().strip() != program:
-        assert time.monotonic() < deadline
+def wait_until_asleep(pid: int, name: str) -> None:
+    """Wait until a process is that program and has nothing more to do: it has printed its word
+    before it executes the program, and the program itself takes a while to begin.
+    """
+    deadline = time.monotonic() + 60
+    status = Path(f"/proc/{pid}/status")
+    while not {f"Name:\t{name}", "State:\tS (sleeping)"} <= set(status.read_text().splitlines()):
+        assert time.monotonic() < deadline, status.read_text()
         time.sleep(0.01)
+
+
+def descriptors_of(pid: int, program: str) -> set[str]:
+    """Return the descriptors of a process, once it has become `program` and sleeps: while it loads
+    its libraries it has some more.
+    """
+    wait_until_asleep(pid, program)
     return set(os.listdir(f"/proc/{pid}/fd"))

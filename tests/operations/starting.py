@@ -84,17 +84,6 @@ def gone(text: str, *, within: float = 60) -> list[str]:
     return left
 
 
-def wait_until_asleep(pid: int, name: str) -> None:
-    """Wait until a process is that program and has nothing more to do: it has printed its word
-    before it executes the program, and the program itself takes a while to begin.
-    """
-    deadline = time.monotonic() + 60
-    status = Path(f"/proc/{pid}/status")
-    while not {f"Name:\t{name}", "State:\tS (sleeping)"} <= set(status.read_text().splitlines()):
-        assert time.monotonic() < deadline, status.read_text()
-        time.sleep(0.01)
-
-
 def status_field(text: str, name: str) -> str:
     """Return a field of /proc/PID/status text."""
     return next(line.split(":")[1].strip() for line in text.splitlines() if line.startswith(name))

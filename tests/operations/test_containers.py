@@ -17,8 +17,8 @@ from enroot_py.errors import InvalidNameError, NotFoundError, UsageError
 from enroot_py.linux.processes import namespace, start_time
 from enroot_py.operations.containers import UNKNOWN, ContainerStatus, containers, find_running
 from enroot_py.settings import Settings, load_settings
+from tests.hooks.contexts import wait_until_asleep
 from tests.hooks.sandbox import Sandbox, make_rootfs
-from tests.operations.starting import wait_until_asleep
 
 COLUMNS = ["NAME", "PID", "COMM", "STATE", "STARTED", "TIME", "MNTNS", "USERNS", "COMMAND"]
 

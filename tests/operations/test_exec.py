@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.hooks.contexts import wait_until_asleep
 from tests.hooks.sandbox import Sandbox, identity, sandbox_in
-from tests.operations.starting import ignored_signals, running, status_field, wait_until_asleep
+from tests.operations.starting import ignored_signals, running, status_field
 
 pytestmark = pytest.mark.kernel
 

@@ -23,9 +23,9 @@ from enroot_py.operations.spawn import Container, spawn
 from enroot_py.plan.fstab import Mount
 from enroot_py.plan.spec import StartSpec
 from enroot_py.settings import Settings, load_settings
-from tests.hooks.contexts import inheritable_descriptors, write_file
+from tests.hooks.contexts import inheritable_descriptors, wait_until_asleep, write_file
 from tests.hooks.sandbox import Sandbox, identity, sandbox_in
-from tests.operations.starting import gone, long_sleep, make_image, wait_until_asleep
+from tests.operations.starting import gone, long_sleep, make_image
 from tests.this_process import open_files
 
 pytestmark = pytest.mark.kernel

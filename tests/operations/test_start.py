@@ -11,16 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.hooks.contexts import write_file
+from tests.hooks.contexts import wait_until_asleep, write_file
 from tests.hooks.sandbox import Sandbox, identity, sandbox_in
-from tests.operations.starting import (
-    gone,
-    ignored_signals,
-    long_sleep,
-    running,
-    status_field,
-    wait_until_asleep,
-)
+from tests.operations.starting import gone, ignored_signals, long_sleep, running, status_field
 
 pytestmark = pytest.mark.kernel
 
