@@ -60,7 +60,6 @@ _HINTS = {
     " container must have been started by its owner once",
     errno.EPERM: "inside a user namespace only some file systems can be mounted, and flags that"
     " the host set (such as ro or noexec) stay",
-    errno.ENODEV: "the kernel does not know this type of file system",
     errno.ELOOP: "too many symbolic links",
     errno.ENOSPC: "too many mounts: see sysctl fs.mount-max",
 }
@@ -127,14 +126,23 @@ def _describe(mount: Mount, error: KernelError) -> KernelError:
     verb = "unmount" if "x-detach" in mount.options else "mount"
     code = error.errno or 0
     what = mount.target if verb == "unmount" else f"{mount.source} at {mount.target}"
-    hint = _HINTS.get(code, "")
-    if code == errno.ENOTDIR and _is_squashfs(mount.source):
-        hint = f"{mount.source}:{mount.target}:{SQUASHFS} mounts what is in it"
-    if code == errno.ENOENT and error.what == mount.source:
-        hint = f"{mount.source} is not there"
-    failure = KernelError(error.syscall, code, what, hint=hint)
+    failure = KernelError(error.syscall, code, what, hint=_remedy(mount, error))
     failure.args = (f"Cannot {verb} {what}: {os.strerror(code)}",)
     return failure
+
+
+def _remedy(mount: Mount, error: KernelError) -> str:
+    code = error.errno or 0
+    if code == errno.ENOTDIR and _is_squashfs(mount.source):
+        return f"{mount.source}:{mount.target}:{SQUASHFS} mounts what is in it"
+    if code == errno.ENOENT and error.what == mount.source:
+        return f"{mount.source} is not there"
+    if code == errno.EINVAL and mount.fstype == "none" and mount.source != "none":
+        options = ",".join((*mount.options, "rbind"))
+        return f"a folder or file needs bind or rbind: {mount.source}:{mount.target}:{options}"
+    if code == errno.ENODEV:
+        return f"{mount.fstype}: the kernel knows neither such a file system nor such an option"
+    return _HINTS.get(code, "")
 
 
 def _is_squashfs(path: str) -> bool:
@@ -155,6 +163,8 @@ class _Entry:
         self.own_source = ""
 
     def perform(self) -> None:
+        if self.flags & MS_BIND and "silent" not in self.options:
+            self.warn_of_unknown_options()
         source_fd = self.open_source()
         mode = 0
         if self.own_source and source_fd < 0:
@@ -170,6 +180,16 @@ class _Entry:
         finally:
             if source_fd >= 0:
                 os.close(source_fd)
+
+    def warn_of_unknown_options(self) -> None:
+        """Name what is no option at all: the kernel takes it as silently as a misspelt `ro`."""
+        for option in self.data.split(","):
+            # Other readers of fstab own these; mount(8) ignores them as well.
+            if option and not option.startswith(("x-", "X-", "comment=", "_netdev")):
+                log.warn(
+                    f"Unknown mount option {option} does nothing: "
+                    f"{self.mount.source} at {self.mount.target}"
+                )
 
     def open_source(self) -> int:
         """Open what is bound or moved; -1 where the source is a name, or missing in the rootfs."""

@@ -200,6 +200,48 @@ def test_a_missing_target_is_named(box: Box) -> None:
     assert "x-create" in caught.value.hint
 
 
+@pytest.mark.parametrize(
+    ("text", "code", "remedy"),
+    [
+        ("/data:/mnt:ro", errno.EINVAL, "/data:/mnt:ro,rbind"),
+        ("/data:/mnt:rro", errno.ENODEV, "rro: "),
+    ],
+)
+def test_options_that_make_no_mount_come_with_those_that_do(
+    box: Box, text: str, code: int, remedy: str
+) -> None:
+    class Refusing(RecordingKernel):
+        def mount(self, *_: object) -> None:
+            raise KernelError("mount", code, "")
+
+    box.kernel = Refusing()
+    (box.rootfs / "mnt").mkdir()
+    with pytest.raises(KernelError) as caught:
+        box.apply(text)
+    assert remedy in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("options", "warned"),
+    [
+        ("bind,roo", ["roo"]),
+        ("rbind,ro,mode=7,x-site=1,_netdev,comment=a,nofail", ["mode=7"]),
+        ("bind,roo,silent", []),
+    ],
+)
+def test_an_option_that_a_bind_mount_does_not_have_is_named(
+    box: Box, options: str, warned: list[str]
+) -> None:
+    (box.rootfs / "mnt").mkdir()
+    told: list[str] = []
+    log.set_sink(lambda level, text: told.append(f"{level} {text}"))
+    try:
+        box.apply(entry(box.source, "/mnt", options))
+    finally:
+        log.set_sink(None)
+    assert [line.split()[4] for line in told] == warned
+
+
 def test_a_missing_source_is_named_and_its_target_not_made(box: Box) -> None:
     with pytest.raises(KernelError) as caught:
         box.apply(entry("/nonexistent/x", "/mnt", "x-create=dir,bind"))
