@@ -25,6 +25,9 @@ def run_command(name: str, argv: list[str]) -> NoReturn:
     if name in ABSENT:
         complain(name, f"not inside a pod: {ABSENT[name]}")
         leave(1)
+    if name != "pyxis-rsh" and argv in (["-V"], ["--version"]):
+        print(VERSION)
+        leave(0)
     try:
         code = _find(name)(argv)
     except (CommandError, CommandLineError) as error:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from pyxis_py.kubernetes.launcher.commands.client import CommandError
+from pyxis_py.kubernetes.launcher.commands.scontrol import scontrol
 from pyxis_py.kubernetes.launcher.job.binding import bind_cpus
 from pyxis_py.kubernetes.launcher.job.command_line import CommandLineError
 from pyxis_py.kubernetes.launcher.job.deadlines import (
@@ -207,3 +209,32 @@ def test_a_file_of_hosts(tmp_path: Path) -> None:
     assert read_hostfile("") == ()
     with pytest.raises(CommandLineError, match="SLURM_HOSTFILE"):
         read_hostfile("/nonexistent")
+
+
+@pytest.mark.parametrize(
+    ("words", "printed"),
+    [
+        ("show hostnames a[1-2]", "a1\na2"),
+        ("show hostname a[1-2]", "a1\na2"),
+        ("sho HOSTN a[1-2]", "a1\na2"),
+        ("show hostnames=a[1-2]", "a1\na2"),
+        ("show -o hostname a1", "a1"),
+        ("show hostl a1,a2", "a[1-2]"),
+        ("show hostlistsorted a2,a1,a1", "a[1-2]"),
+        ("show hostlists a2,a1", "a[1-2]"),
+    ],
+)
+def test_scontrol_takes_the_beginnings_of_names(
+    words: str, printed: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert scontrol(words.split()) == 0
+    assert capsys.readouterr().out == f"{printed}\n"
+
+
+@pytest.mark.parametrize("words", ["show host a1", "sh hostnames a1", "show hostnamesx a1"])
+def test_scontrol_takes_no_name_that_slurms_does_not(
+    words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYXIS_CONTROLLER", raising=False)
+    with pytest.raises(CommandError):
+        scontrol(words.split())

@@ -214,13 +214,18 @@ def test_what_srun_cannot_do_is_said_in_one_line(start_pods: StartPods) -> None:
         do srun $words true; done
         for command in sbatch sacct sbcast salloc sinfo; do $command; done
         scontrol update JobId=1; scontrol show job 9; squeue -j 9; scancel 9
+        srun -o no/such/out true; srun -i no/such/in true; srun --multi-prog no/such/programs
         """,
         containerImage="image",
     )
     assert pods.wait() == 1, pods.log()
     found = lines(pods.output)
-    assert len(found) == 13
+    assert len(found) == 16
     assert all(": error: " in line for line in found)
+    assert found[-3:] == [
+        f"srun: error: cannot open no/such/{name}: No such file or directory"
+        for name in ("out", "in", "programs")
+    ]
 
 
 def test_the_job_is_shown(start_pods: StartPods) -> None:
@@ -230,6 +235,11 @@ def test_the_job_is_shown(start_pods: StartPods) -> None:
             squeue; squeue -h -j $SLURM_JOB_ID -o '%i|%T|%t|%l|%D|%C|%N'; squeue -O JobID:8,State:8
             left=$(squeue -h -j $SLURM_JOB_ID -o %L); case $left in 1:0*|59:*) echo left;; esac
             scontrol show job $SLURM_JOB_ID; scontrol -o show node | grep -c NodeName=
+            scontrol show jobid -dd $SLURM_JOB_ID | grep -c JobState=RUNNING
+            scontrol wait_job $SLURM_JOB_ID; scontrol -V; squeue --version
+            scontrol write batch_script $SLURM_JOB_ID - | cmp - $0 && echo same
+            scontrol write batch_script $SLURM_JOB_ID no/such/folder; cat $0 > before
+            scontrol write batch_script $SLURM_JOB_ID copy; cmp copy before
             srun -J name sleep 60 & until [ -n "$(squeue -h -s)" ]; do sleep 0.02; done
             squeue -s -h -o '%i %j'; scontrol show step; kill $!
             """
@@ -245,5 +255,8 @@ def test_the_job_is_shown(start_pods: StartPods) -> None:
     assert "left\n" in text
     assert "JobState=RUNNING" in text
     assert "TimeLimit=1:00:00" in text
+    assert "\n2\n1\nslurm 22.05 (pyxis launcher)\nslurm 22.05 (pyxis launcher)\nsame\n" in text
+    assert "write batch_script: no/such/folder: No such file or directory\n" in text
+    assert f"\nbatch script for job {JOB_ID} written to copy\n" in text
     assert f"\n{JOB_ID}.0 name\n" in text
     assert f"StepId={JOB_ID}.0 Name=name" in text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -16,9 +17,20 @@ from pyxis_py.kubernetes.launcher.job.hostlist import (
     expand_hosts,
     sort_hosts,
 )
+from pyxis_py.kubernetes.launcher.job.places import find_places
 from pyxis_py.kubernetes.launcher.wire import messages
 
-_FLAGS = ("-o", "--oneliner", "-d", "--details", "-a", "--all", "-Q", "--quiet", "-v", "--verbose")
+_FLAG = re.compile(r"-[odaQv]+|--(oneliner|details|all|quiet|verbose)")
+_ENTITIES: tuple[tuple[str, str, int], ...] = (
+    # what is meant, its whole name, how many letters of it are enough
+    ("hostlist", "hostlist", 5),
+    ("hostlistsorted", "hostlistsorted", 9),
+    ("hostnames", "hostnames", 5),
+    ("job", "jobs", 1),
+    ("job", "jobid", 1),
+    ("node", "nodes", 1),
+    ("step", "steps", 2),
+)
 
 
 def scontrol(argv: list[str]) -> int:
@@ -27,19 +39,34 @@ def scontrol(argv: list[str]) -> int:
     Raises:
         CommandError: for what there is not in a pod.
     """
-    words = [word for word in argv if word not in _FLAGS]
-    one_line = any(word in ("-o", "--oneliner") for word in argv)
+    words = [word for word in argv if not _FLAG.fullmatch(word)]
+    one_line = any(re.fullmatch(r"--oneliner|-[daQv]*o[odaQv]*", word) for word in argv)
     if not words:
         raise CommandError("nothing to do: scontrol show hostnames, show job, requeue")
     verb, rest = words[0].lower(), words[1:]
-    if verb == "show" and rest:
-        return _show(rest[0].lower(), rest[1:], one_line=one_line)
+    if rest and len(verb) > 2 and "show".startswith(verb):
+        what, equals, value = rest[0].partition("=")
+        chosen = ([value] if equals else []) + rest[1:]
+        return _show(_entity(what.lower()), chosen, one_line=one_line)
     if verb in ("requeue", "requeuehold"):
         return _requeue(verb, rest)
+    if verb == "wait_job":  # a script starts when all nodes of its job are up
+        _check_job(find_client(os.environ), rest)
+        return 0
+    if verb == "write" and rest[:1] == ["batch_script"]:
+        return _write_script(rest[1:])
     if verb == "listpids":
         raise CommandError("listpids: use kubectl exec and ps")
     raise CommandError(f"{' '.join(words)}: in a pod there are show hostnames, show hostlist, "
-                       "show job, show node, show step and requeue")  # fmt: skip
+                       "show job, show node, show step, write batch_script, requeue")  # fmt: skip
+
+
+def _entity(word: str) -> str:
+    """Return what a word behind `show` means: scontrol takes the beginnings of names."""
+    for meaning, name, enough in _ENTITIES:
+        if len(word) >= enough and name.startswith(word):
+            return meaning
+    return word
 
 
 def _show(what: str, rest: Sequence[str], *, one_line: bool) -> int:
@@ -48,12 +75,12 @@ def _show(what: str, rest: Sequence[str], *, one_line: bool) -> int:
         return 0
     client = find_client(os.environ)
     facts = ask(client, messages.ASK, {})
-    if what in ("job", "jobs"):
+    if what == "job":
         _check_job(client, rest)
         lines = [_job(facts, os.environ)]
-    elif what in ("node", "nodes"):
+    elif what == "node":
         lines = [_node(facts, host) for host in _chosen(facts, rest)]
-    elif what in ("step", "steps"):
+    elif what == "step":
         lines = [_step(facts, step) for step in facts["steps"]]
     else:
         raise CommandError(f"show {what}: not in a pod: use kubectl get")
@@ -171,6 +198,24 @@ def _clock(seconds: float | None) -> str:
     if seconds is None:
         return "Unknown"
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(seconds))
+
+
+def _write_script(rest: Sequence[str]) -> int:
+    client = find_client(os.environ)
+    _check_job(client, rest[:1])
+    name = rest[1] if len(rest) > 1 else f"slurm-{client.job.job_id}.sh"
+    try:
+        with open(find_places(os.environ).script, "rb") as file:
+            script = file.read()
+        if name == "-":
+            sys.stdout.buffer.write(script)
+            return 0
+        with open(name, "wb") as file:
+            file.write(script)
+    except OSError as error:
+        raise CommandError(f"write batch_script: {error.filename}: {error.strerror}") from error
+    print(f"batch script for job {client.job.job_id} written to {name}")
+    return 0
 
 
 def _requeue(verb: str, rest: Sequence[str]) -> int:

@@ -141,7 +141,10 @@ class StepClient:
             )
             orders = order_tasks(self._srun, self._client, created, self._streams, programs)
         except (CommandLineError, OSError) as error:
-            complain("srun", str(error))
+            text = str(error)
+            if isinstance(error, OSError):
+                text = f"cannot open {error.filename}: {error.strerror}"
+            complain("srun", text)
             self._fail()
             return
         for order in orders:
