@@ -234,7 +234,7 @@ def offered_by_zsh(
         os.write(leader, ZSH.format(script=script, answer=answer).encode())
         # Its prompt, and not output of a command: by then the terminal passes ^D on as a key.
         os.write(leader, b"PROMPT=REA''DY\n")
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         seen = b""
         while b"READY" not in seen:
             seen += read_some(leader, deadline)
