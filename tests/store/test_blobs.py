@@ -267,7 +267,7 @@ def test_a_blob_that_was_delivered_is_not_waited_for_until_its_readers_end(
         os.rename(partial, own_path(store, descriptor))
         # From here on it is read, by whoever delivered it, for as long as he likes.
         fcntl.flock(delivered, fcntl.LOCK_SH)
-        thread.join(timeout=20)
+        thread.join(timeout=60)
         assert outcome == [None]
 
 

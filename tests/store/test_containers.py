@@ -21,6 +21,7 @@ from enroot_py.store.containers import (
     list_names,
     validate_name,
 )
+from tests.this_process import open_files
 
 
 @pytest.fixture
@@ -170,14 +171,16 @@ def test_two_waiting_starts_get_the_lock_of_a_container_made_anew(tmp_path: Path
     got: list[int] = []
 
     def wait() -> None:
-        with RootfsLock(str(rootfs), timeout=30) as lock:
+        with RootfsLock(str(rootfs), timeout=120) as lock:
             got.append(os.stat(lock.path).st_ino)
 
     with RootfsLock(str(rootfs)):
         threads = [threading.Thread(target=wait) for _ in range(2)]
         for thread in threads:
             thread.start()
-        time.sleep(0.05)
+        # Both wait; one that came later might find no container at all.
+        while list(open_files().values()).count(f"{rootfs}/.lock") < 3:
+            time.sleep(0.01)
         rootfs.rename(tmp_path / "gone")
         rootfs.mkdir()
         (rootfs / ".lock").touch()
