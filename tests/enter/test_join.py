@@ -9,6 +9,7 @@ import pytest
 
 from enroot_py.enter.join import Target, parse_process_environ
 from enroot_py.errors import EnrootError, NotFoundError
+from enroot_py.linux import processes
 from tests.fakes import RecordingKernel
 
 
@@ -43,8 +44,11 @@ def test_somebody_elses_process_is_refused_with_a_reason() -> None:
     assert "only the user who started a container" in caught.value.hint
 
 
-def test_a_process_that_executes_a_program_just_now_has_its_variables(tmp_path: Path) -> None:
+def test_a_process_that_executes_a_program_just_now_has_its_variables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In the middle of it /proc knows none, for a tenth of the time of this chain."""
+    monkeypatch.setattr(processes, "EXEC_LIMIT", 60)  # where others have the processors
     chain = tmp_path / "chain"
     chain.write_text('exec sh "$0"\n')
     before = set(os.listdir("/proc/self/fd"))
