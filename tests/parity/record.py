@@ -22,6 +22,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tests.hooks.contexts import wait_until_asleep
 from tests.parity import observe
 from tests.parity.command_lines import SCENARIOS
 from tests.parity.step import Scenario, Step
@@ -144,6 +145,7 @@ class _Run:
         )  # fmt: skip
         assert process.stdout is not None
         process.stdout.readline()
+        wait_until_asleep(process.pid, "sleep")
         self.places["PID"] = str(process.pid)
         return process
 

@@ -20,7 +20,8 @@ class Step:
         look: what of stdout is compared: "lines", "sorted", "table", "variables" or "nothing".
         tree: what is walked afterwards: "container NAME", "image FILE", "names FOLDER" or "".
         program: a program below the root that runs instead of `enroot`; made by an earlier step.
-        background: it goes on running while the next steps run; it must print a line.
+        background: it goes on running while the next steps run; it must print a line, and then
+            become a `sleep`.
     """
 
     name: str
