@@ -98,15 +98,15 @@ def ssh(box: Sandbox, tmp_path: Path) -> Iterator[Ssh]:
     def call(*words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             ["ssh", *options, "-l", getpass.getuser(), *words],
-            input=stdin, capture_output=True, text=True, check=False, timeout=60,
+            input=stdin, capture_output=True, text=True, check=False, timeout=120,
         )  # fmt: skip
 
     try:
-        wait_until_open(port)
+        wait_until_open(port, daemon)
         yield call
     finally:
         daemon.terminate()
-        daemon.wait(30)
+        daemon.wait(60)
 
 
 @pytest.mark.kernel
@@ -171,7 +171,7 @@ class Machine:
     def call(self, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             words, env={**self.environ, **environ}, cwd=self.folder, stdin=subprocess.DEVNULL,
-            capture_output=True, text=True, check=False, timeout=60,
+            capture_output=True, text=True, check=False, timeout=200,
         )  # fmt: skip
 
     def mpirun(self, ranks: int, *words: str) -> subprocess.CompletedProcess[str]:
