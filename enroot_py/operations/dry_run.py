@@ -28,6 +28,7 @@ def describe_start(spec: StartSpec, *, settings: Settings | None = None) -> str:
     Raises:
         EnrootError: whatever `start` raises before it enters namespaces.
     """
+    spec.check()
     settings = settings or load_settings(directives=read_directives(spec.conf))
     plan = plan_start(spec, settings, observe_host(), find_rootfs(spec.target, settings))
     variables = host_variables(plan, plan.mounted_rootfs, pid=plan.host.pid)

@@ -16,7 +16,7 @@ from errno import EBADF
 
 from enroot_py import errors
 from enroot_py.errors import EnrootError, UnsupportedError
-from enroot_py.plan.spec import StartSpec
+from enroot_py.plan.spec import StartSpec, check_words
 from enroot_py.settings import Settings, load_settings
 
 TYPE_CHECKING = False
@@ -123,10 +123,11 @@ class Container:
             stdin, stdout, stderr: descriptors; None for this process's own.
 
         Raises:
+            UsageError: if a text stands where words are expected.
             CommandError: if the command cannot be run.
             EnrootError: if the container cannot be joined.
         """
-        request = ("exec", self.pid, tuple(command), tuple(environ))
+        request = ("exec", self.pid, _words("command", command), _words("environ", environ))
         return _launch(request, dict(os.environ), (stdin, stdout, stderr))
 
     def close(self) -> None:
@@ -157,6 +158,7 @@ def spawn(
     Raises:
         EnrootError: whatever `start` raises.
     """
+    spec.check()
     if spec.preserve_fds:
         raise UnsupportedError(
             "Descriptors cannot be passed on to a spawned container",
@@ -170,6 +172,13 @@ def spawn(
     plain = tuple(settings._replace(environment=environment))
     request = ("start", _plain(spec), plain)
     return _launch(request, environment, (stdin, stdout, stderr))
+
+
+def _words(name: str, words: Iterable[str]) -> tuple[str, ...]:
+    # Letters and keys are no words, though one can iterate over both.
+    given = words if isinstance(words, (str, dict)) else tuple(words)
+    check_words(name, given)
+    return tuple(given)
 
 
 def _plain(spec: StartSpec) -> tuple[Any, ...]:

@@ -56,6 +56,7 @@ def start(
         CommandError: if the container's command cannot be run (exit code 126 or 127).
         EnrootError: anything else that is wrong with spec, settings, image or machine.
     """
+    spec.check()
     kernel = kernel or Kernel()
     show_unfinished()
     settings = settings or load_settings(directives=read_directives(spec.conf))

@@ -5,8 +5,11 @@
 
 from __future__ import annotations
 
+from enroot_py.errors import UsageError
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import NamedTuple
 
     from enroot_py.plan.fstab import Mount
@@ -47,3 +50,40 @@ class StartSpec(NamedTuple):
     gpus: str = ""
     devices: tuple[str, ...] = ()
     preserve_fds: int = 0
+
+    def check(self) -> None:
+        """Refuse what is of another type: a text would be taken for a row of letters.
+
+        Raises:
+            UsageError: naming the attribute.
+        """
+        for name in ("target", "rc", "conf", "gpus"):
+            _check_text(f"StartSpec.{name}", getattr(self, name))
+        for name in ("command", "environ", "devices"):
+            check_words(f"StartSpec.{name}", getattr(self, name))
+        # A record of `Mount` is a tuple with names.
+        texts = [
+            mount for mount in _row("StartSpec.mounts", self.mounts) if not hasattr(mount, "fstype")
+        ]
+        check_words("StartSpec.mounts", texts)
+
+
+def check_words(name: str, words: object) -> None:
+    """Refuse anything but a tuple or list of text.
+
+    Raises:
+        UsageError: saying what `name` is instead.
+    """
+    for word in _row(name, words):
+        _check_text(name, word)
+
+
+def _row(name: str, words: object) -> Iterable[object]:
+    if isinstance(words, (tuple, list)):
+        return words
+    raise UsageError(f"{name}: {words!r} is no tuple or list", hint='for one word: ("word",)')
+
+
+def _check_text(name: str, value: object) -> None:
+    if not isinstance(value, str):
+        raise UsageError(f"{name}: {value!r} is no text", hint="str() makes text of a path")
