@@ -1,4 +1,4 @@
-"""The keeper as a program: `python -I -S keeper.py start|finish|local|prepare|init|epilog`.
+"""The keeper as a program: `python -I -S keeper.py start|finish|abandon|local|prepare|init|epilog`.
 
 Short, because Python compiles a program anew each time, and a module only once. See step_keeper.py.
 """

@@ -1,6 +1,7 @@
 """Where a user's steps keep what they need on a node: one folder a user, his alone.
 
-The site's runtime_path, where the plugin has made it; else what the system or the user has.
+The site's runtime_path, where the plugin has made it; else what the system or the user has. And the
+folder that a launcher is in.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from enroot_py import StoreError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from pyxis_py.job import JobFacts
 
 
 def make_base(path: str) -> None:
@@ -73,6 +76,16 @@ def find_folder(base: str, environ: Mapping[str, str]) -> str:
     return path
 
 
+def scratch_folder(folder: str, job: JobFacts) -> str:
+    """Return where a step imports to if the site wants no cache.
+
+    Args:
+        folder: what `find_folder` returned.
+        job: the step.
+    """
+    return f"{folder}/{job.job}.{job.step}.cache"
+
+
 def folders_without_site(uid: int) -> list[str]:
     """Return what `find_folder` may have chosen for this user where the site has made nothing.
 
@@ -98,3 +111,11 @@ def runtime_path(words: Sequence[str]) -> str:
         if word.startswith("runtime_path="):
             return word.partition("=")[2]
     return "/run/pyxis"
+
+
+def working_folder() -> str:
+    """Return this process's working directory as JobFacts has it: "" for one that was removed."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return ""

@@ -11,17 +11,22 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import FrameType, TracebackType
+from typing import Any
 
+from enroot_py import EnrootError
 from pyxis_py.args import RawValue
 from pyxis_py.job import JobFacts
 from pyxis_py.launchers.step_hooks import StepHooks
+from pyxis_py.runtime_folder import working_folder
 
-_FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+_CANCELLING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_FORWARDED = (signal.SIGUSR1, signal.SIGUSR2)
+_Handler = Callable[[int, FrameType | None], Any] | int | signal.Handlers | None
 
 
-def task_variables(job: int, *, tasks: int, rank: int) -> dict[str, str]:
+def task_variables(job: int, *, tasks: int, rank: int, cwd: str) -> dict[str, str]:
     """Return Slurm's variables for one task of a step on one node."""
     node = os.uname().nodename
     return {
@@ -32,7 +37,7 @@ def task_variables(job: int, *, tasks: int, rank: int) -> dict[str, str]:
         "SLURM_TASKS_PER_NODE": str(tasks), "SLURM_NODELIST": node, "SLURM_JOB_NODELIST": node,
         "SLURM_STEP_NODELIST": node, "SLURMD_NODENAME": node, "SLURM_NODEID": "0",
         "SLURM_PROCID": str(rank), "SLURM_LOCALID": str(rank),
-        "SLURM_SUBMIT_DIR": os.getcwd(), "SLURM_LAUNCH_NODE_IPADDR": "127.0.0.1",
+        "SLURM_SUBMIT_DIR": cwd, "SLURM_LAUNCH_NODE_IPADDR": "127.0.0.1",
     }  # fmt: skip
 
 
@@ -47,8 +52,8 @@ def run_local(
 ) -> int:
     """Run the tasks of a step; return 0, or the exit status of the task that failed first.
 
-    128 + N stands for a death by signal N. When a task fails, the others are ended too, as with
-    `srun --kill-on-bad-exit`.
+    128 + N stands for a death by signal N, or for one that came before any task. When a task
+    fails, the others are ended too, as with `srun --kill-on-bad-exit`.
 
     Args:
         command: what each task runs.
@@ -62,22 +67,32 @@ def run_local(
         EnrootError: if the container cannot be started.
     """
     job = os.getpid()
+    cwd = working_folder()
     base = dict(os.environ if environ is None else environ)
-    with StepHooks(words, news=lambda line: _show([line])) as hooks:
-        hooks.post_opt(given, {**base, **task_variables(job, tasks=tasks, rank=0)})
-        facts = JobFacts(
-            os.getuid(), os.getgid(), job, 0, tasks=tasks, local_tasks=tasks, cwd=os.getcwd()
-        )
-        _show(hooks.user_init(facts))
+
+    def variables(rank: int) -> dict[str, str]:
+        return {**base, **task_variables(job, tasks=tasks, rank=rank, cwd=cwd)}
+
+    facts = JobFacts(os.getuid(), os.getgid(), job, 0, tasks=tasks, local_tasks=tasks, cwd=cwd)
+    hooks = StepHooks(words, news=lambda line: _show([line]))
+    with _Signals(hooks) as signals, hooks:
+        hooks.post_opt(given, variables(0))
+        try:
+            _show(hooks.user_init(facts))
+        except EnrootError:
+            if not signals.cancelled_by:
+                raise
+        if signals.cancelled_by:
+            return 128 + signals.cancelled_by
+        signals.starting = False
         processes = []
-        with _Forwarding() as forwarding:
-            for rank in range(tasks):
-                argv, fds = hooks.task_init(command)
-                variables = {**base, **task_variables(job, tasks=tasks, rank=rank)}
-                process = _start(argv, fds, variables, rank=rank, first=rank == 0, label=label)
-                processes.append(process)
-            forwarding.begin(processes)
-            status = _wait(processes)
+        for rank in range(tasks):
+            argv, fds = hooks.task_init(command)
+            process = _start(argv, fds, variables(rank), rank=rank, first=rank == 0, label=label)
+            processes.append(process)
+        signals.forward_to(processes)
+        status = _wait(processes)
+        signals.ignore()
         for _ in processes:
             _show(hooks.task_exit())
     return status
@@ -107,15 +122,29 @@ def _start(
     return subprocess.Popen(argv, env=environ, pass_fds=fds, stdin=stdin, stdout=output)
 
 
-class _Forwarding:
-    """Passes signals to the tasks; those that come while tasks are started, once all are there."""
+class _Signals:
+    """What comes of signals: they cancel the start of a container, and then are the tasks'.
 
-    def __init__(self) -> None:
+    Those that come while tasks are started are passed on once all are there; one that is ignored
+    (nohup) stays so. A program's other threads have no say in signals.
+
+    Attributes:
+        cancelled_by: the signal that has cancelled the start, or 0.
+        starting: the container is being started.
+    """
+
+    def __init__(self, hooks: StepHooks) -> None:
+        self.cancelled_by = 0
+        self.starting = True
+        self._hooks = hooks
         self._processes: Sequence[subprocess.Popen[bytes]] | None = None
         self._kept: list[int] = []
-        self._before = {number: signal.signal(number, self._hear) for number in _FORWARDED}
+        self._is_main = threading.current_thread() is threading.main_thread()
+        self._before: dict[int, _Handler] = {}
 
-    def __enter__(self) -> _Forwarding:
+    def __enter__(self) -> _Signals:
+        for number in (*_CANCELLING, *_FORWARDED):
+            self._set(number, self._hear)
         return self
 
     def __exit__(
@@ -127,19 +156,35 @@ class _Forwarding:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
-    def begin(self, processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    def _set(self, number: int, handler: _Handler) -> None:
+        if not self._is_main:
+            return
+        if number not in self._before and signal.getsignal(number) is signal.SIG_IGN:
+            return
+        before = signal.signal(number, handler)
+        self._before.setdefault(number, before)
+
+    def forward_to(self, processes: Sequence[subprocess.Popen[bytes]]) -> None:
         """All tasks have been started."""
         # A terminal sends this to the tasks as well; they decide. A child would inherit it.
-        self._before[signal.SIGINT] = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        self._set(signal.SIGINT, signal.SIG_IGN)
         self._processes = processes
         for number in self._kept:
             self._forward(number)
 
+    def ignore(self) -> None:
+        """All tasks have ended; what is left to do is to be done."""
+        for number in (*_CANCELLING, *_FORWARDED):
+            self._set(number, signal.SIG_IGN)
+
     def _hear(self, number: int, frame: FrameType | None) -> None:
-        if self._processes is None:
-            self._kept.append(number)
-        else:
+        if self._processes is not None:
             self._forward(number)
+            return
+        self._kept.append(number)
+        if number in _CANCELLING and self.starting:
+            self.cancelled_by = number
+            self._hooks.cancel()
 
     def _forward(self, number: int) -> None:
         for process in self._processes or ():

@@ -19,6 +19,7 @@ from pyxis_py.launchers.interpreter import forget_interpreter, restore_pipes
 from pyxis_py.options import OPTIONS
 from pyxis_py.plugin_config import WORDS_VARIABLE
 from pyxis_py.protocol.keeper_process import encode_request
+from pyxis_py.runtime_folder import working_folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -134,7 +135,7 @@ def resolve_digest(
 
     rows = list(OPTIONS)
     job = JobFacts(
-        uid=os.getuid(), gid=os.getgid(), job=0, step=0, cwd=os.getcwd(), environ=environ
+        uid=os.getuid(), gid=os.getgid(), job=0, step=0, cwd=working_folder(), environ=environ
     )
     data = encode_request(
         job,

@@ -76,6 +76,7 @@ class StepHooks:
         self._answer: Answer | None = None
         self._answer_fd = -1
         self._started = self._ended = 0
+        self._cancelled = False
 
     def __enter__(self) -> StepHooks:
         return self
@@ -101,16 +102,14 @@ class StepHooks:
             EnrootError: if it cannot be started; the hint holds the log.
         """
         self._job = job._replace(environ=self._environ)
-        request = encode_request(
-            self._job,
-            words=self._words,
-            options=self._options,
-            extra=(("joins", str(job.local_tasks)),),
-        )
+        request = self._request(("joins", str(job.local_tasks)))
         self._line, keepers = socket.socketpair()
-        self._keeper = KeeperProcess("start", request, line_fd=keepers.fileno())
+        if not self._cancelled:
+            self._keeper = KeeperProcess("start", request, line_fd=keepers.fileno())
         keepers.close()
         await_answer(self._line.fileno(), self._news)
+        if self._cancelled or self._keeper is None:
+            raise EnrootError("The step was cancelled while its container was started")
         data = self._keeper.read()
         self._answer = decode_answer(data)
         if self._answer.status == "error":
@@ -119,6 +118,15 @@ class StepHooks:
         self._answer_fd = os.memfd_create("answer", 0)
         os.write(self._answer_fd, data)
         return self._answer.logs + self._answer.infos
+
+    def cancel(self) -> None:
+        """Have `user_init` give up, as a handler of a signal may want; afterwards it does nothing.
+
+        `exit` then removes what there is of the container.
+        """
+        self._cancelled = True
+        if self._line is not None and self._answer is None:
+            self._line.shutdown(socket.SHUT_RDWR)
 
     def task_init(self, command: Sequence[str]) -> tuple[list[str], tuple[int, ...]]:
         """Return what to execute for one task, and the descriptors that it has to inherit.
@@ -151,6 +159,11 @@ class StepHooks:
 
     def exit(self) -> None:
         """Let go of everything; cleans up if tasks never came or never ended."""
+        if self._keeper is not None and self._answer is None:
+            # Whatever it is doing would end sooner or later, but nobody waits for it any more.
+            keeper, self._keeper = self._keeper, None
+            keeper.kill()
+            ask("abandon", self._request(), tell=self._news)
         if self._job is not None and self._ended < self._job.local_tasks:
             self._ended = self._job.local_tasks
             self._finish()
@@ -167,7 +180,10 @@ class StepHooks:
     def _finish(self) -> tuple[str, ...]:
         if self._answer is None or not self._answer.state or self._job is None:
             return ()
-        extra = (("state", self._answer.state), ("started", str(self._started)))
-        request = encode_request(self._job, words=self._words, options=self._options, extra=extra)
+        request = self._request(("state", self._answer.state), ("started", str(self._started)))
         done = ask("finish", request, tell=self._news)
         return done.logs + tuple(f"error: {line}" for line in done.errors)
+
+    def _request(self, *extra: tuple[str, str]) -> bytes:
+        assert self._job is not None
+        return encode_request(self._job, words=self._words, options=self._options, extra=extra)

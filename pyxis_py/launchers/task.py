@@ -21,7 +21,7 @@ from pyxis_py.plugin_config import WORDS_VARIABLE
 from pyxis_py.protocol.keeper_process import KeeperProcess, await_answer, encode_request
 from pyxis_py.protocol.records import Answer, decode_answer
 from pyxis_py.protocol.task_environ import apply_edits
-from pyxis_py.runtime_folder import find_folder, runtime_path
+from pyxis_py.runtime_folder import find_folder, runtime_path, working_folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def observe_job(environ: Mapping[str, str], *, batch: bool = False) -> JobFacts:
         step=BATCH_STEP if batch else number("SLURM_STEP_ID", 0),
         tasks=0 if batch else number("SLURM_STEP_NUM_TASKS", 1),
         local_tasks=1 if batch or node >= len(counts) else counts[node],
-        cwd=os.getcwd(),
+        cwd=working_folder(),
         environ=environ,
     )
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 _FIRST_FREE_FD = 10
 _CLOEXEC = 1
+_SIGKILL = 9
+_PATIENCE = 5.0  # seconds for killed processes to end
 KEEPER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "keeper.py")
 
 
@@ -99,6 +101,20 @@ class KeeperProcess:
         """Wait for the process's end."""
         os.waitpid(self.pid, 0)
 
+    def kill(self) -> None:
+        """Kill a keeper that has a program of its own, and all that it has started; wait for it."""
+        import time
+
+        os.killpg(self.pid, _SIGKILL)
+        self.wait()
+        deadline = time.monotonic() + _PATIENCE
+        while time.monotonic() < deadline:
+            try:
+                os.killpg(self.pid, 0)
+            except ProcessLookupError:
+                return
+            time.sleep(0.01)
+
     def read(self) -> bytes:
         """Return the answer as it stands: whole once the keeper has said so or has ended.
 
@@ -136,7 +152,8 @@ def await_answer(line_fd: int, tell: Callable[[str], None]) -> None:
 def _spawn(verb: str, plan: list[tuple[int, int]], environ: dict[str, str]) -> int:
     actions = [(os.POSIX_SPAWN_DUP2, fd, target) for fd, target in plan]
     command = [sys.executable, "-I", "-S", KEEPER, verb]
-    return os.posix_spawn(sys.executable, command, environ, file_actions=actions)
+    # A group of its own: what a terminal sends to the launcher's is not for the keeper.
+    return os.posix_spawn(sys.executable, command, environ, file_actions=actions, setpgroup=0)
 
 
 def _fork(

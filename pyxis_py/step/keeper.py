@@ -13,7 +13,7 @@ from enroot_py import EnrootError, ExistsError, set_log_sink
 from pyxis_py.protocol.news import News, news_of_step
 from pyxis_py.protocol.records import Answer, encode_answer, encode_records
 from pyxis_py.protocol.request import Log, Request, describe, ignored_lines, read_log
-from pyxis_py.runtime_folder import find_folder
+from pyxis_py.runtime_folder import find_folder, scratch_folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def _start(request: Request, log: Log, news: News) -> tuple[Answer, Started | No
     plan = _plan(request, settings)
     scratch = ""
     if request.config.cache_policy == "never" and plan.origin == "uri":
-        scratch = f"{folder}/{request.job.job}.{request.job.step}.cache"
+        scratch = scratch_folder(folder, request.job)
     try:
         plan, image = _prepare(plan, request, settings, news, scratch)
     except EnrootError:

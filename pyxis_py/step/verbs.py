@@ -11,11 +11,19 @@ from enroot_py import (
     RegistryError,
     UsageError,
     load_settings,
+    remove_unfinished,
 )
 from pyxis_py.protocol.news import news_of_step
 from pyxis_py.protocol.request import Request, ignored_lines
-from pyxis_py.runtime_folder import folders_without_site, make_base, make_user_folder
-from pyxis_py.step.plan import PIN, URI, add_pin, locate_image
+from pyxis_py.runtime_folder import (
+    find_folder,
+    folders_without_site,
+    make_base,
+    make_user_folder,
+    scratch_folder,
+    working_folder,
+)
+from pyxis_py.step.plan import PIN, URI, add_pin, container_name, locate_image
 
 _WITHOUT_DIGEST = ("oras://", "dockerd://", "podman://")
 """Schemes whose images the nodes find by name; the registry's answer is for others."""
@@ -37,6 +45,23 @@ def finish_step(request: Request) -> Outcome:
         done, failed = finish(state, request.settings(), complete=complete)
     finally:
         news.close()
+    return [("log", line) for line in done], failed
+
+
+def abandon_step(request: Request) -> Outcome:
+    """A start was killed: remove what it may have left."""
+    from pyxis_py.step.cleanup import StepState, finish
+
+    arguments, config, job = request.arguments, request.config, request.job
+    settings = request.settings()
+    container = "" if arguments.name else container_name(arguments, config, job)
+    importer = config.importer if arguments.image[:1] not in ("", "/", ".") else ""
+    scratch = ""
+    if config.cache_policy == "never":
+        scratch = scratch_folder(find_folder(config.runtime_path, job.environ), job)
+    state = StepState(container, bool(container), "", importer, scratch)
+    done, failed = finish(state, settings, complete=False)
+    remove_unfinished(settings=settings)
     return [("log", line) for line in done], failed
 
 
@@ -72,7 +97,7 @@ def _check(request: Request) -> Outcome:
         return [("log", line) for line in ignored_lines(arguments)], []
     if not arguments.image:
         return [], []
-    job = request.job._replace(cwd=request.job.cwd or os.getcwd())
+    job = request.job._replace(cwd=request.job.cwd or working_folder())
     origin, uri = locate_image(arguments, request.config, job)
     if origin != URI or uri.startswith(_WITHOUT_DIGEST):
         if arguments.digest == "print":
@@ -179,6 +204,7 @@ def _end_job_as_user(request: Request) -> list[str]:
 
 VERBS = {
     "finish": finish_step,
+    "abandon": abandon_step,
     "local": submit,
     "prepare": prepare_user,
     "init": prepare_node,

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -109,6 +109,81 @@ sys.exit(local.run_local(["sh", "-c", script], []))
 
 def test_signals_that_come_while_tasks_are_started_reach_them_too(machine: Machine) -> None:
     assert machine.call(sys.executable, "-c", SIGNALLED).returncode == 9
+
+
+SLOW = "#!/bin/sh\ntouch '{mark}'\nexec sleep 1234567.{pid}\n"
+
+
+@pytest.mark.parametrize("flags", [(), ("--container-save=never.sqsh",)])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_while_the_container_starts_leaves_nothing(
+    machine: Machine, tmp_path: Path, number: int, flags: tuple[str, ...]
+) -> None:
+    """As a terminal sends it, to the whole group; a hook takes its time."""
+    mark = tmp_path / "started"
+    hook = tmp_path / "enroot/hooks.d/50-slow.sh"
+    hook.parent.mkdir(parents=True)
+    hook.write_text(SLOW.format(mark=mark, pid=os.getpid()))
+    hook.chmod(0o755)
+    words = ["pyxis", "run", f"--container-image={machine.image}", *flags, "true"]
+    before = stopped_processes()
+    with subprocess.Popen(
+        words, env={**machine.environ, "XDG_CONFIG_HOME": str(tmp_path)}, cwd=machine.folder,
+        stderr=subprocess.PIPE, text=True, start_new_session=True,
+    ) as process:  # fmt: skip
+        wait_for(mark.exists)
+        os.killpg(process.pid, number)
+        assert process.communicate()[1] == ""
+    assert process.returncode == 128 + number
+    assert machine.left() == []
+    wait_for(lambda: stopped_processes() <= before)
+    wait_for(lambda: not any(f"1234567.{os.getpid()}" in words for words in command_lines()))
+
+
+def test_a_signal_that_is_ignored_stays_so(machine: Machine) -> None:
+    """nohup's, for one."""
+    words = ["pyxis", "run", f"--container-image={machine.image}", "grep", "SigIgn"]
+    done = machine.call("sh", "-c", "trap '' HUP; exec \"$@\"", "sh", *words, "/proc/self/status")
+    assert int(done.stdout.split()[1], 16) & 1, done.stderr
+
+
+def test_threads_of_a_program_launch_too(machine: Machine) -> None:
+    call = f"pyxis_py.launch(['false'], image={str(machine.image)!r}, launcher='local')"
+    script = (
+        "import concurrent.futures, pyxis_py, sys\n"
+        "with concurrent.futures.ThreadPoolExecutor() as pool:\n"
+        f"    sys.exit(pool.submit(lambda: {call}).result())"
+    )
+    done = machine.call(sys.executable, "-c", script)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+def test_a_folder_that_was_removed_is_no_obstacle(machine: Machine) -> None:
+    script = 'mkdir gone && cd gone && rmdir ../gone && exec "$@"'
+    words = ["pyxis", "run", f"--container-image={machine.image}", "cat", "/etc/mark"]
+    done = machine.call("sh", "-c", script, "sh", *words)
+    assert (done.returncode, done.stdout) == (0, "image\n"), done.stderr
+    words[2] = "--container-image=./image.sqsh"
+    done = machine.call("sh", "-c", script, "sh", *words)
+    assert done.returncode == 1
+    assert "the job's working directory is not known" in done.stderr
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 100
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def command_lines() -> list[str]:
+    found = []
+    for process in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            found.append(Path(f"/proc/{process}/cmdline").read_text(errors="replace"))
+        except OSError:
+            continue  # it has ended
+    return found
 
 
 def test_saving_and_starting_from_what_was_saved(machine: Machine) -> None:
