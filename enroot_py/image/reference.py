@@ -20,6 +20,7 @@ HUB_ALIASES = frozenset({"docker.io", "index.docker.io", DOCKER_HUB})
 REGISTRY_SCHEMES = ("docker", "oras")
 DAEMON_SCHEMES = ("dockerd", "podman")
 
+_MISSPELT = re.compile(r"^(docker:/)?/*")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 _USER = re.compile(r"[A-Za-z0-9_.!~*\\'()%;:&=+$,\-/<>?@]+")
 _PASSWORD = re.compile(r"(//[^:#]*):[^#]*@(?!sha)")
@@ -99,9 +100,10 @@ def parse_reference(uri: str) -> Reference:
     """
     match = _SCHEME.fullmatch(uri)
     if not match:
+        name = _MISSPELT.sub("", uri)
         raise InvalidReferenceError(
             f"Invalid image reference: {printable(uri)}: no scheme",
-            hint=f"for an image in a registry: docker://{printable(uri)}" if uri else _FORM,
+            hint=f"for an image in a registry: docker://{printable(name)}" if name else _FORM,
         )
     scheme, rest = match[1], match[2]
     if scheme in DAEMON_SCHEMES:

@@ -211,7 +211,7 @@ def rate_limited(host: str, *, account: str, retry_after: float | None) -> Regis
 
 
 def no_such_tag(
-    image: str, tag: str, *, endpoint_url: str, tags: tuple[str, ...], said: str
+    image: str, tag: str, *, endpoint_url: str, tags: tuple[str, ...] | None, said: str
 ) -> NotFoundError:
     """Explain a 404 of a manifest.
 
@@ -219,7 +219,8 @@ def no_such_tag(
         image: registry and repository.
         tag: tag or digest that was asked for.
         endpoint_url: URL of the repository's list of tags.
-        tags: what there is, nearest first; () if it could not be found out.
+        tags: what there is, nearest first; () if it could not be found out, None if the registry
+            says that there is no such repository.
         said: the server's own words.
     """
     if tags:
@@ -228,4 +229,9 @@ def no_such_tag(
     else:
         words = f" ({said})" if said else ""
         message = f"No such image: {image}, {tag}{words}"
+    if tags is None:
+        hint = (
+            f"the registry has no {image.partition('/')[2]}, or shows it to its own accounts alone"
+        )
+        return NotFoundError(message, hint=f"check the name: {hint}")
     return NotFoundError(message, hint=f"list the tags: curl -s {shown_url(endpoint_url)}")

@@ -218,12 +218,12 @@ class Repository:
             said=said,
         )
 
-    def _similar_tags(self, tag: str) -> tuple[str, ...]:
+    def _similar_tags(self, tag: str) -> tuple[str, ...] | None:
         try:
             exchange = self.get(self.endpoint.url("tags", "list?n=1000"), {}, once=True)
             if exchange.status != 200:
                 exchange.close()
-                return ()
+                return None if exchange.status == 404 else ()
             document = json.loads(exchange.read(MAX_TAGS_SIZE))
             tags = [name for name in document["tags"] if isinstance(name, str)]
         except (RegistryError, ValueError, RecursionError, KeyError, TypeError):

@@ -83,7 +83,14 @@ def new_file(
     """
     path = os.path.realpath(path)
     # Root could rename a file over /dev/null, and take it away from everybody.
-    if not force or not os.path.isfile(path):
+    if not os.path.isfile(path) and os.path.lexists(path):
+        raise ExistsError(
+            f"File already exists: {path}",
+            hint="it is a folder: name a file in it"
+            if os.path.isdir(path)
+            else "only a regular file can be replaced: choose another name",
+        )
+    if not force:
         check_absent(path)
     folder = os.path.dirname(path)
     if not os.path.isdir(folder):

@@ -164,10 +164,19 @@ def test_refused(uri: str) -> None:
     assert str(caught.value).isprintable()
 
 
-def test_a_name_without_a_scheme_is_answered_with_the_right_spelling() -> None:
+@pytest.mark.parametrize(
+    ("uri", "right"),
+    [
+        ("nvcr.io/nvidia/cuda:12.4", "docker://nvcr.io/nvidia/cuda:12.4"),
+        ("docker:/ubuntu", "docker://ubuntu"),
+        ("//ubuntu", "docker://ubuntu"),
+        ("docker:24-dind", "docker://docker:24-dind"),  # an image of that name
+    ],
+)
+def test_a_name_without_a_scheme_is_answered_with_the_right_spelling(uri: str, right: str) -> None:
     with pytest.raises(InvalidReferenceError) as caught:
-        parse_reference("nvcr.io/nvidia/cuda:12.4")
-    assert "docker://nvcr.io/nvidia/cuda:12.4" in caught.value.hint
+        parse_reference(uri)
+    assert caught.value.hint.endswith(f" {right}")
 
 
 def test_a_password_in_a_bad_reference_is_not_repeated() -> None:

@@ -295,14 +295,24 @@ def test_a_missing_tag_is_answered_with_similar_ones(pull: Pull) -> None:
         assert f"{registry.host}/v2/ns/torch/tags/list" in caught.value.hint
 
 
-@pytest.mark.parametrize("tags", [answer(404), answer(401), answer(200, b"[]"), answer(503)])
+@pytest.mark.parametrize(
+    ("tags", "hint"),
+    [
+        # Of a repository that is not there no list of tags can be had.
+        (answer(404), "check the name: the registry has no t/one"),
+        (answer(401), "list the tags"),
+        (answer(200, b"[]"), "list the tags"),
+        (answer(503), "list the tags"),
+    ],
+)
 def test_a_missing_tag_is_said_even_if_there_is_no_list(
-    pull: Pull, store: ImageStore, tags: Any
+    pull: Pull, store: ImageStore, tags: Any, hint: str
 ) -> None:
     with FakeRegistry(store) as registry:
         registry.fault("/tags/", tags)
-        with pytest.raises(NotFoundError, match="No such image: .*t/one, 2"):
+        with pytest.raises(NotFoundError, match="No such image: .*t/one, 2") as caught:
             pull.run(f"docker://{registry.host}/t/one:2")
+        assert caught.value.hint.startswith(hint)
 
 
 def test_a_missing_digest_is_said(pull: Pull, store: ImageStore) -> None:

@@ -261,8 +261,9 @@ def test_force_replaces_files_only(tmp_path: Path, kind: str) -> None:
         os.mknod(path, 0o140600)
     before = path.stat().st_ino
     with (
-        pytest.raises(ExistsError, match="already exists"),
+        pytest.raises(ExistsError, match="already exists") as caught,
         new_file(str(path), force=True, stage="writing", setting="--output"),
     ):
         pass
     assert path.stat().st_ino == before
+    assert "--force" not in caught.value.hint and "name" in caught.value.hint

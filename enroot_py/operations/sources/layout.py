@@ -185,6 +185,11 @@ class _Folder:
         self._path = path
         if not os.path.isdir(path):
             raise NotFoundError(f"No such folder: {path}")
+        if not os.path.lexists(os.path.join(path, "index.json")):
+            raise NotFoundError(
+                f"Not an OCI layout: {path}: no index.json in it",
+                hint="a bare root filesystem is imported with dir:",
+            )
 
     def read(self, name: str, limit: int) -> bytes:
         with self.open(name).file as file:

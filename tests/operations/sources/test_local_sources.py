@@ -398,6 +398,13 @@ def test_malformed_layouts_are_refused(place: Workplace, index: bytes) -> None:
     assert os.listdir(place.out) == []
 
 
+def test_a_folder_that_is_no_layout_is_answered_with_what_it_may_be(place: Workplace) -> None:
+    (place.path / "rootfs/etc").mkdir(parents=True)
+    with pytest.raises(NotFoundError, match="Not an OCI layout: .*/rootfs") as caught:
+        import_image(f"oci:{place.path}/rootfs", settings=place.settings())
+    assert "dir:" in caught.value.hint
+
+
 def test_indexes_without_end_are_refused(place: Workplace) -> None:
     store = ImageStore()
     inner = store.image("t/x", "0", LAYERS)
