@@ -272,6 +272,12 @@ DIFFERENCES = (
     ),
     differ(
         "mounts",
+        "unknown option",
+        "an option that does nothing is named: it may be a misspelt one",
+        message="warning",
+    ),
+    differ(
+        "mounts",
         "volume",
         "a volume's folder is made so that its user can enter and write it",
         more=("ok",),
