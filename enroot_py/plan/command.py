@@ -16,6 +16,8 @@ SCRIPT = "/etc/rc"
 """The image's command script, path inside the rootfs."""
 
 DEFAULT_SHELL = "/bin/sh"
+_REFUSALS = ("nologin", "false")
+"""Programs that stand where an account has no shell. They would run nothing that is started."""
 
 
 class Program(NamedTuple):
@@ -36,11 +38,12 @@ def choose_shell(candidates: tuple[str, ...], is_program: Callable[[str], bool])
     """Return the first shell that can be executed, "" if the image has none.
 
     Args:
-        candidates: paths inside the container by preference; empty ones are skipped.
+        candidates: paths inside the container by preference; empty ones are skipped, and what a
+            service's account has there to refuse logins.
         is_program: tells whether a path can be read and executed.
     """
     for path in (*candidates, DEFAULT_SHELL):
-        if path and is_program(path):
+        if path and path.rpartition("/")[2] not in _REFUSALS and is_program(path):
             return path
     return ""
 

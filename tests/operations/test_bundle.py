@@ -192,6 +192,10 @@ class TestRuns:
         assert run(program, "-k", "cat", "/etc/rc", cwd=tmp_path, **environ).returncode == 0
         assert kept.is_dir()
         runner.remove(str(kept))
+        done = run(program, "-x", "elsewhere", cwd=tmp_path, **environ)
+        assert (done.returncode, f"unpacks to {kept}" in done.stderr) == (1, True)
+        done = run(program, "-k", "true", cwd=Path("/proc"), **environ)
+        assert (done.returncode, "Cannot make /proc/kept" in done.stderr) == (1, True)
 
     def test_one_changed_byte_is_refused(self, sandbox: Sandbox, tmp_path: Path) -> None:
         program = make_bundle(sandbox, "-c")

@@ -45,6 +45,9 @@ def test_without_script_and_command_the_shell_is_interactive() -> None:
         (("/fake", "/bin/bash"), {"/fake", "/bin/bash", SH}, "/fake"),
         (("", "/bin/bash"), {SH}, SH),
         (("", "/bin/bash"), set(), ""),
+        # A service's account, which may start containers as others do.
+        (("", "/usr/sbin/nologin"), {"/usr/sbin/nologin", SH}, SH),
+        (("/bin/false", ""), {"/bin/false", SH}, SH),
     ],
 )
 def test_the_first_shell_that_works_is_chosen(

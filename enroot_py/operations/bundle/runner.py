@@ -130,6 +130,8 @@ def run(
         return show_info(manifest)
     if "verify" in options:
         return verify()
+    if "extract" in options and command:
+        raise BundleError("--extract runs nothing, and unpacks to " + target_path(manifest))
     kept = "keep" in options or "extract" in options
     with open(program, "rb") as file:
         file.seek(payload)
@@ -182,13 +184,21 @@ def verify() -> int:
     return 0
 
 
+def target_path(manifest: Manifest) -> str:
+    """Return the folder that --keep and --extract unpack to."""
+    return os.path.abspath(manifest["target"])
+
+
 def target_folder(manifest: Manifest) -> str:
     """Make the folder that --keep unpacks to."""
-    path: str = os.path.abspath(manifest["target"])
+    path = target_path(manifest)
     try:
         os.mkdir(path, 0o700)
     except FileExistsError:
         raise BundleError("File already exists: " + path) from None
+    except OSError as error:
+        what = "Cannot make {}: {} (go to a folder that you can write to)"
+        raise BundleError(what.format(path, error.strerror)) from None
     return path
 
 
