@@ -19,6 +19,7 @@ from pyxis_py.command_lines.components import format_flag, separate_flags
 from pyxis_py.command_lines.sbatch_script import directive_words, parse_script
 from pyxis_py.command_lines.slurm_options import GivenOption, SlurmOption, split_command_line
 from pyxis_py.command_lines.slurm_table import read_options
+from pyxis_py.launchers.beside_plugin import hide_flags
 from pyxis_py.launchers.interpreter import forget_interpreter
 from pyxis_py.launchers.srun import (
     ASK_ONLY,
@@ -27,8 +28,10 @@ from pyxis_py.launchers.srun import (
     report,
     resolve_digest,
     task_words,
+    tell,
 )
 from pyxis_py.launchers.task import PAYLOAD_MARK
+from pyxis_py.protocol.request import ignored_lines
 
 _INPUT = "standard input"
 
@@ -177,11 +180,15 @@ def _run(words: list[str]) -> int:
         given = [option for component in components for option in separate_flags(component)[0]]
         return answer("sbatch", given)
     environ = dict(os.environ)
-    if parse_arguments(submission.container, environ).enabled:
+    arguments = parse_arguments(submission.container, environ)
+    if arguments.enabled:
         os.environ.update(resolve_digest(submission.container, environ, context="sbatch"))
+        hide_flags(os.environ)
         text = make_script(submission, options)
     else:
         text = submission.text
+        for line in ignored_lines(arguments):
+            tell(line)
     fd = os.memfd_create("batch-script", 0)  # sbatch, which this process becomes, inherits it
     data = text.encode("utf-8", "surrogateescape")
     while data:

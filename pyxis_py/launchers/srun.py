@@ -15,10 +15,12 @@ from pyxis_py.args import Arguments, RawValue, parse_arguments
 from pyxis_py.command_lines.components import Component, split_components
 from pyxis_py.command_lines.slurm_table import read_options
 from pyxis_py.job import JobFacts
+from pyxis_py.launchers.beside_plugin import hide_flags
 from pyxis_py.launchers.interpreter import forget_interpreter, restore_pipes
 from pyxis_py.options import OPTIONS
 from pyxis_py.plugin_config import WORDS_VARIABLE
 from pyxis_py.protocol.keeper_process import encode_request
+from pyxis_py.protocol.request import Request, ignored_lines
 from pyxis_py.runtime_folder import working_folder
 
 TYPE_CHECKING = False
@@ -130,7 +132,6 @@ def resolve_digest(
     Raises:
         EnrootError: if the image is known not to be there.
     """
-    from pyxis_py.protocol.request import Request
     from pyxis_py.step.verbs import submit
 
     rows = list(OPTIONS)
@@ -143,18 +144,19 @@ def resolve_digest(
         options=[(rows.index(value.option), value.argument) for value in container],
         extra=(("context", context),),
     )
-    pairs, _ = submit(Request(data, tell=_tell))
+    pairs, _ = submit(Request(data, tell=tell))
     variables = {}
     for key, value in pairs:
         if key == "log":
-            _tell(value)
+            tell(value)
         elif key == "setenv":
             name, _, text = value.partition("=")
             variables[name] = text
     return variables
 
 
-def _tell(line: str) -> None:
+def tell(line: str) -> None:
+    """Show a line to the user."""
     sys.stderr.write(f"pyxis: {line}\n")
     sys.stderr.flush()
 
@@ -187,7 +189,11 @@ def _run(words: list[str]) -> int:
         arguments.append(parse_arguments(component.container, environ))
         if arguments[-1].enabled:
             environ.update(resolve_digest(component.container, environ, context="srun"))
+        for line in ignored_lines(arguments[-1]):
+            tell(line)
     os.environ.update(environ)
+    if any(each.enabled for each in arguments):
+        hide_flags(os.environ)
     return become("srun", srun_words(components, environ))
 
 

@@ -13,6 +13,7 @@ import os
 
 from enroot_py import CommandError, EnrootError, UsageError
 from pyxis_py.job import BATCH_STEP, JobFacts
+from pyxis_py.launchers.beside_plugin import restore_flags
 from pyxis_py.launchers.interpreter import forget_interpreter, restore_interrupt
 from pyxis_py.launchers.rendezvous import Rendezvous, remove_stale
 from pyxis_py.launchers.termination import Terminated, die, forget, hold_back, let_through
@@ -149,6 +150,7 @@ def run_task(line: TaskLine) -> NoReturn:
     Raises:
         EnrootError: if the container cannot be started or joined, or the command not be run.
     """
+    restore_flags(os.environ)
     if line.job_name:
         os.environ["SLURM_JOB_NAME"] = line.job_name
     job = observe_job(os.environ, batch=line.batch)

@@ -34,7 +34,9 @@ def start(request: Request, log: Log) -> tuple[Answer, Started | None]:
     """
     arguments = request.arguments
     if not arguments.enabled:
-        return Answer("none", (), tuple(ignored_lines(arguments)), ()), None
+        # The plugin has said so where the step was submitted; launchers in Python only ask here.
+        lines = ignored_lines(arguments) if request.records.first("joins") else []
+        return Answer("none", (), tuple(lines), ()), None
     news = news_of_step(request.job, request.tell)
     log.listener = news.detail
     try:

@@ -220,11 +220,17 @@ def test_what_is_wrong_is_an_answer(
     assert not any("Traceback" in line for line in answer.errors)
 
 
-def test_no_flag_is_no_container(tmp_path: Path) -> None:
-    keeper, line, answer = start(tmp_path, ("container-writable", ""))
+@pytest.mark.parametrize(
+    ("extra", "said"), [((("joins", "1"),), ["--container-writable is ignored"]), ((), [])]
+)
+def test_no_flag_is_no_container(
+    tmp_path: Path, extra: tuple[tuple[str, str], ...], said: list[str]
+) -> None:
+    """The plugin, which counts joins itself, has said so at srun."""
+    keeper, line, answer = start(tmp_path, ("container-writable", ""), extra=extra)
     keeper.wait()
     assert answer.status == "none"
-    assert "--container-writable is ignored" in answer.logs[0]
+    assert [text.partition(":")[0] for text in answer.logs] == said
     line.close()
 
 
