@@ -186,7 +186,8 @@ def verify() -> int:
 
 def target_path(manifest: Manifest) -> str:
     """Return the folder that --keep and --extract unpack to."""
-    return os.path.abspath(manifest["target"])
+    path: str = os.path.abspath(manifest["target"])
+    return path
 
 
 def target_folder(manifest: Manifest) -> str:
