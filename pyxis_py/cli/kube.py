@@ -13,6 +13,7 @@ from pyxis_py.cli.kube_script import (
     RENDER_SWITCHES,
     RENDER_WITH_VALUE,
     UncutCommand,
+    asks_for_help,
     print_notes,
     read_command,
 )
@@ -39,7 +40,9 @@ Options (all others are sbatch's):
   --capture-env        let --export=ALL copy your environment
   --env-secret NAME=SECRET/KEY   take a variable from a Secret of the namespace
   --allow CODE         go on in spite of a refusal, where that makes sense
-  --help               print this
+  -h, --help           print this
+
+  Without SCRIPT, or with -, the script comes from standard input.
 """
 
 
@@ -51,7 +54,7 @@ def kube() -> None:
 @kube.command("render", cls=UncutCommand)
 def render_command(words: tuple[str, ...]) -> int:
     """Print the manifests of a batch script."""
-    if "--help" in words or not words:
+    if asks_for_help(words, RENDER_WITH_VALUE, RENDER_SWITCHES, "pyxis kube render"):
         click.echo(RENDER_HELP, nl=False)
         return 0
     return _render(words)

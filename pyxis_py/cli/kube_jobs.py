@@ -204,7 +204,7 @@ def hold_command(jobs: tuple[str, ...], user: str, **options: Any) -> int:
 
 
 @click.command("release")
-@click.argument("jobs", nargs=-1, metavar="JOB...")
+@click.argument("jobs", nargs=-1, metavar="[JOB]...")
 @click.option(
     "--dependencies",
     is_flag=True,

@@ -82,6 +82,24 @@ def read_command(
     return ScriptCommand(own, rest, read_profile(str(path)) if path else Profile())
 
 
+def asks_for_help(
+    words: Sequence[str], with_value: Sequence[str], switches: Sequence[str], command: str
+) -> bool:
+    """Whether --help (-h) is among a command's options, or nothing at all was typed.
+
+    Without words the script is standard input, as sbatch has it; a terminal gets the help.
+    """
+    import sys
+
+    if not words:
+        return sys.stdin.isatty()
+    try:
+        own, _ = cut_words(words, with_value, switches, command)
+    except UsageError:
+        return False  # it is said when they are cut again
+    return "help" in own
+
+
 def print_notes(notes: Sequence[Note], *, but: Sequence[str] = ()) -> None:
     """Print on standard error what is not rendered faithfully; `but` are codes to leave out."""
     for note in notes:
@@ -103,14 +121,13 @@ def cut_words(
     Raises:
         UsageError: if an option is unknown, ambiguous or lacks its value.
     """
-    from pyxis_py.command_lines.slurm_options import split_command_line
-
     table = _table(with_value, switches)
-    given, script = split_command_line(words, table, command=command)
+    given, script = _cut(words, table, command, "")
     arguments: list[str] = []
     if script and not any(option.name == "wrap" for option in given):
         # sbatch's options may stand behind the script too; its arguments then follow `--`.
-        behind, arguments = split_command_line(script[1:], table, command=command)
+        hint = f"arguments of the script go behind --: {script[0]} -- …"
+        behind, arguments = _cut(script[1:], table, command, hint)
         given += behind
         script = script[:1]
     own: dict[str, Any] = {}
@@ -118,6 +135,17 @@ def cut_words(
     for option in given:
         _sort(option, {*with_value, *switches}, own, rest)
     return own, [*rest, *(["--"] if script else []), *script, *arguments]
+
+
+def _cut(
+    words: Sequence[str], table: list[SlurmOption], command: str, hint: str
+) -> tuple[list[GivenOption], list[str]]:
+    from pyxis_py.command_lines.slurm_options import OptionError, split_command_line
+
+    try:
+        return split_command_line(words, table, command=command)
+    except OptionError as error:  # whose status is srun's and sbatch's
+        raise UsageError(str(error), hint=error.hint or hint) from error
 
 
 def _table(with_value: Sequence[str], switches: Sequence[str]) -> list[SlurmOption]:
@@ -134,7 +162,7 @@ def _table(with_value: Sequence[str], switches: Sequence[str]) -> list[SlurmOpti
 def _sort(option: GivenOption, names: set[str], own: dict[str, Any], rest: list[str]) -> None:
     if option.name in _REPEATED:
         own.setdefault(option.name, []).append(option.value)
-    elif option.name in names:
+    elif option.name in names or option.name == "help":
         own[option.name] = option.value
     else:
         rest.extend(option.words)
@@ -159,7 +187,10 @@ def _read_script(path: str) -> str:
     except OSError as error:
         raise NotFoundError(f"Cannot read the batch script {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is not UTF-8: a ConfigMap cannot have it") from error
+        raise UsageError(
+            f"{path} is not UTF-8: a ConfigMap cannot have it",
+            hint="save it as UTF-8, or move what is not to a file of its own",
+        ) from error
 
 
 def _options(own: dict[str, Any], profile: Profile) -> RenderOptions:

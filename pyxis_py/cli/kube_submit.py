@@ -13,6 +13,7 @@ from pyxis_py.cli.kube_script import (
     SUBMIT_WITH_VALUE,
     ScriptCommand,
     UncutCommand,
+    asks_for_help,
     print_notes,
     read_command,
 )
@@ -52,14 +53,16 @@ Options (all others are sbatch's; --wait, --test-only, --parsable, --quiet and -
   --allow CODE         go on in spite of a refusal, where that makes sense
   --client CLIENT      kubectl or python; default: kubectl where it is installed
   --kubeconfig FILE, --context NAME   as kubectl takes them
-  --help               print this
+  -h, --help           print this
+
+  Without SCRIPT, or with -, the script comes from standard input.
 """
 
 
 @click.command("submit", cls=UncutCommand)
 def submit_command(words: tuple[str, ...]) -> int:
     """Create the objects of a batch script on a cluster."""
-    if "--help" in words or not words:
+    if asks_for_help(words, SUBMIT_WITH_VALUE, SUBMIT_SWITCHES, "pyxis kube submit"):
         click.echo(SUBMIT_HELP, nl=False)
         return 0
     command = read_command(words, SUBMIT_WITH_VALUE, SUBMIT_SWITCHES, "pyxis kube submit")

@@ -10,7 +10,12 @@ Pure. Source: sbatch(1); Slurm 22.05 src/sbatch/opt.c.
 from __future__ import annotations
 
 from enroot_py import UsageError
-from pyxis_py.command_lines.slurm_options import GivenOption, SlurmOption, split_command_line
+from pyxis_py.command_lines.slurm_options import (
+    GivenOption,
+    OptionError,
+    SlurmOption,
+    split_command_line,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,6 +44,28 @@ class BatchScript(NamedTuple):
     def options(self) -> tuple[GivenOption, ...]:
         """The options of the first component."""
         return self.components[0]
+
+
+def check_script(text: str, *, origin: str) -> None:
+    """See whether sbatch would take a text for a batch script.
+
+    Raises:
+        UsageError: if not, naming it by `origin`.
+    """
+    if not text.strip():
+        raise UsageError(f"{origin} is no batch script: it is empty")
+    if not text.startswith("#!"):
+        raise UsageError(
+            f"{origin} is no batch script: its first line has to begin with #! and name a shell",
+            hint="for example #!/bin/bash, with nothing before it",
+        )
+    if "\0" in text:
+        raise UsageError(f"{origin} is no batch script: there is a null character in it")
+    if "\r\n" in text:
+        raise UsageError(
+            f"{origin} has line ends of DOS, which no shell takes",
+            hint=f"sed -i 's/\\r$//' {origin}",
+        )
 
 
 def parse_script(text: str, options: Iterable[SlurmOption], *, origin: str) -> BatchScript:
@@ -70,10 +97,10 @@ def parse_script(text: str, options: Iterable[SlurmOption], *, origin: str) -> B
             continue
         try:
             given, rest = split_command_line(words, table, command="sbatch")
-        except UsageError as error:
-            raise UsageError(f"{origin}:{number}: {error}", hint=error.hint) from error
+        except OptionError as error:
+            raise OptionError(f"{origin}:{number}: {error}", hint=error.hint) from error
         if rest:
-            raise UsageError(f"{origin}:{number}: not an option: {rest[0]!r}")
+            raise OptionError(f"{origin}:{number}: not an option: {rest[0]!r}")
         components[-1] += [option._replace(line=number) for option in given]
     return BatchScript(interpreter, tuple(map(tuple, components)), body_line, text)
 

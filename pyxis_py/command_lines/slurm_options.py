@@ -48,6 +48,7 @@ class SlurmOption(NamedTuple):
 class GivenOption(NamedTuple):
     """One option as given: its long name, its value ("" for none), and the words it came from.
 
+    An option of another name (`OTHER_NAMES`) has the usual one here, and its own in the words.
     `line` is the script's line for `#SBATCH` options, 0 on a command line.
     """
 
@@ -58,37 +59,50 @@ class GivenOption(NamedTuple):
 
 
 _REQUIRED = """
-    A:account acctg-freq:srun bb bbf bcast-exclude:srun b:begin C:constraint c:cpus-per-task
-    cluster-constraint clusters:M comment container container-id container-image container-mounts
+    A:account accel-bind:srun acctg-freq batch:sbatch bb bbf bcast-exclude:srun b:begin
+    C:constraint c:cpus-per-task cluster cluster-constraint clusters:M comment context
+    container container-id container-image container-mounts cpu_bind:srun
     container-workdir container-name container-save container-env container-unshare
     container-import-timeout container-digest container-gpus container-device environment
     core-spec:S cores-per-socket cpu-bind:srun cpu-freq cpus-per-gpu
-    deadline delay-boot d:dependency D:chdir e:error epilog:srun exclude:x export:srun
-    export-file:sbatch extra extra-node-info:B F:nodefile:sbatch gid:sbatch G:gpus gpu-bind gpu-freq
+    deadline delay-boot d:dependency D:chdir e:error epilog:srun exclude:x export
+    export-file:sbatch extra extra-node-info:B F:nodefile gid G:gpus gpu-bind gpu-freq
     gpus-per-node gpus-per-socket gpus-per-task gres gres-flags het-group:srun hint i:input
     J:job-name jobid:srun L:licenses m:distribution mail-type mail-user mcs-label mem mem-bind
-    mem-per-cpu mem-per-gpu mincpus mpi:srun network nodelist:w N:nodes n:ntasks ntasks-per-core
-    ntasks-per-gpu ntasks-per-node ntasks-per-socket o:output open-mode p:partition power prefer
+    mem-per-cpu mem-per-gpu mincpus mpi:srun msg-timeout:srun network nodelist:w N:nodes n:ntasks
+    ntasks-per-core ntasks-per-gpu ntasks-per-node ntasks-per-socket ntasks-per-tres o:output
+    open-mode pack-group:srun p:partition power prefer
     priority profile prolog:srun q:qos r:relative:srun reservation resources-per-task segment signal
-    slurmd-debug:srun sockets-per-node switches task-epilog:srun task-prolog:srun
+    slurmd-debug:srun sockets-per-node switches task-epilog:srun task-prolog:srun tasks-per-node
     thread-spec threads:T:srun threads-per-core t:time time-min tmp tres-bind tres-per-job:sbatch
-    tres-per-node tres-per-socket tres-per-task tree-width:srun uid:sbatch wait:W:srun wckey
+    tres-per-node tres-per-socket tres-per-task tree-width:srun uid wait:W:srun wckey
     wrap:sbatch a:array:sbatch kill-on-invalid-dep:sbatch wait-all-nodes:sbatch
 """
 _OPTIONAL = """
-    bcast:srun compress:srun exclusive export:sbatch get-user-env:sbatch I:immediate:srun
-    K:kill-on-bad-exit:srun k:no-kill nice propagate send-libs:srun x11:srun async:srun
+    bcast:srun compress:srun exclusive get-user-env:sbatch I:immediate:srun
+    K:kill-on-bad-exit:srun k:no-kill nice overlap:srun propagate resv-ports:srun send-libs:srun
+    x11:srun async:srun
 """
 _NONE = """
-    contiguous X:disable-status:srun E:preserve-env:srun exact:srun h:help H:hold ignore-pbs:sbatch
+    contiguous debugger-test:srun X:disable-status:srun E:preserve-env:srun exact:srun h:help
+    H:hold ignore-pbs:sbatch
     interactive:srun l:label:srun multi-prog:srun no-allocate:Z:srun
-    no-requeue:sbatch O:overcommit overlap:srun s:oversubscribe parsable:sbatch pty:srun Q:quiet
-    quit-on-interrupt:srun reboot requeue:sbatch resv-ports:srun spread-job test-only
+    no-requeue:sbatch O:overcommit s:oversubscribe parsable:sbatch pty:srun Q:quiet
+    quit-on-interrupt:srun reboot requeue:sbatch spread-job test-only
     u:unbuffered:srun usage use-min-nodes v:verbose V:version W:wait:sbatch whole:srun
     no-container-mount-home container-mount-home no-container-remap-root container-remap-root
     no-container-entrypoint container-entrypoint container-entrypoint-log container-writable
     container-readonly consolidate-segments stepmgr:sbatch
 """
+
+OTHER_NAMES = {
+    "cluster": "clusters",
+    "cpu_bind": "cpu-bind",
+    "ntasks-per-tres": "ntasks-per-gpu",
+    "pack-group": "het-group",
+    "tasks-per-node": "ntasks-per-node",
+}
+"""Names that Slurm takes without telling (its help has the other one): what they stand for."""
 
 
 def _read_table(text: str, argument: Argument) -> list[SlurmOption]:
@@ -206,15 +220,16 @@ def _long(
 ) -> tuple[GivenOption, int]:
     text, equals, value = words[at][2:].partition("=")
     option = _by_prefix(text, by_name, command)
+    name = OTHER_NAMES.get(option.name, option.name)
     if option.argument == "none":
         if equals:
             raise OptionError(f"{command}: --{option.name} takes no value: {words[at]!r}")
-        return GivenOption(option.name, "", (words[at],)), 1
+        return GivenOption(name, "", (words[at],)), 1
     if equals or option.argument == "optional":
-        return GivenOption(option.name, value, (words[at],)), 1
+        return GivenOption(name, value, (words[at],)), 1
     if at + 1 >= len(words):
         raise OptionError(f"{command}: --{option.name} needs a value")
-    return GivenOption(option.name, words[at + 1], (words[at], words[at + 1])), 2
+    return GivenOption(name, words[at + 1], (words[at], words[at + 1])), 2
 
 
 def _by_prefix(text: str, by_name: Mapping[str, SlurmOption], command: str) -> SlurmOption:

@@ -89,6 +89,8 @@ def test_a_script_from_standard_input(tmp_path: Path) -> None:
     (("--env-secret=HF_TOKEN=hf_abcdefgh",), "--env-secret: not NAME=SECRET/KEY: 'HF_TOKEN'"),
     (("--launcher=none.pyz",), "Cannot read the launcher none.pyz"),
     (("--profile=none.yaml",), "Cannot read the profile none.yaml"),
+    (("--epochs", "3"), "unknown option --epochs"),
+    (("--epochs", "3"), "arguments of the script go behind --: job.sbatch -- …"),
 ])  # fmt: skip
 def test_wrong_words(tmp_path: Path, words: Sequence[str], message: str) -> None:
     done = run(tmp_path, "render", "job.sbatch", *words)
@@ -111,6 +113,25 @@ def test_a_profile_is_written_once_and_checked(tmp_path: Path) -> None:
     assert run(tmp_path, "profile", "check", "new.yaml").returncode == 0
     (tmp_path / "new.yaml").write_text("version: 3", encoding="utf-8")
     assert "version: not between" in run(tmp_path, "profile", "check", "new.yaml").stderr
+
+
+@pytest.mark.parametrize("command", ["render", "submit"])
+def test_help_is_an_option_of_the_command_and_not_of_the_script(
+    tmp_path: Path, command: str
+) -> None:
+    for words in (["-h"], ["--profile", "x", "--help"], ["job.sbatch", "-h"]):
+        done = run(tmp_path, command, *words, given="")
+        assert done.stdout.startswith(f"Usage: pyxis kube {command}"), done.stderr
+        assert done.returncode == 0
+    done = run(tmp_path, command, "job.sbatch", "--profile=none", "--", "--help")
+    assert (done.stdout, done.returncode) == ("", 1)
+    assert "Cannot read the profile none" in done.stderr
+
+
+def test_without_words_the_script_is_standard_input_as_sbatch_has_it(tmp_path: Path) -> None:
+    done = run(tmp_path, "render", given=script("-N 3"))
+    assert "completions: 3" in done.stdout, done.stderr
+    assert run(tmp_path, "render", given="").returncode == 2
 
 
 def test_help_names_every_option(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ REFUSED: list[tuple[str, str, dict[str, Any]]] = [
     ("invalid-value", "-t soon", {}),
     ("invalid-value", "-N 0", {}),
     ("invalid-value", "--mem=1G --mem-per-cpu=1G", {}),
-    ("invalid-value", "--requeue --no-requeue", {}),
+    ("invalid-value", "--ntasks-per-gpu=1 --gpus-per-task=1", {}),
     ("invalid-value", "--container-mounts=x", {}),
     ("invalid-value", "-w n[1-4] -N 2", {}),
     ("invalid-value", "-N2 -n 9 --ntasks-per-node=2", {}),

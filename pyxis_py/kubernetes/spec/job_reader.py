@@ -9,14 +9,16 @@ Pure, but for the script, which the caller's function reads. Source: sbatch(1) o
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from enroot_py import UsageError
 from pyxis_py.args import RawValue, parse_arguments
-from pyxis_py.command_lines.sbatch_script import parse_script
+from pyxis_py.command_lines.sbatch_script import check_script, parse_script
 from pyxis_py.command_lines.slurm_options import (
     GivenOption,
+    OptionError,
     built_in_options,
     split_command_line,
 )
@@ -77,7 +79,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _exclusive(text: str) -> dict[str, Any]:
-    if text not in ("", "user", "mcs", "topo"):
+    if text not in ("", "exclusive", "user", "mcs", "topo"):
         raise UsageError(f"neither user nor mcs nor topo: {text!r}")
     return {"exclusive": True}
 
@@ -161,6 +163,7 @@ def read_job(
     except UsageError as error:
         raise _not_cut(error) from error
     given = merge((script.options, _from_environ(environ), on_line))
+    given = [option for option in given if option.value or option.name not in rules.EMPTY_IS_NONE]
     ledger = Ledger(given, allow=allow)
     if len(script.components) > 1:
         line = next((option.line for option in script.components[1]), 0)
@@ -177,7 +180,10 @@ def _find_script(
     """Return the name and the text of the script, which `--wrap` may stand for."""
     wraps = [option.value for option in on_line if option.name == "wrap"]
     if wraps and command:
-        raise UsageError(f"both --wrap and a script: {command[0]!r}")
+        raise UsageError(
+            f"both --wrap and a script: {command[0]!r}",
+            hint="give one of them; --wrap's has no arguments",
+        )
     if wraps and not is_utf8(wraps[-1]):
         raise UsageError("--wrap: not UTF-8")
     if wraps:
@@ -185,24 +191,29 @@ def _find_script(
     path = command[0] if command else "-"
     name = "sbatch" if path == "-" else check_text(path.rstrip("/").rpartition("/")[2])
     text = read_file(path)
-    if not text.startswith("#!"):
-        raise UsageError(
-            f"{name} is no batch script: its first line has to begin with #! and name a shell"
-        )
+    check_script(text, origin="standard input" if path == "-" else name)
     return name, text
 
 
 def _not_cut(error: UsageError) -> RefusedError:
-    """A header that sbatch itself could not read; what stands behind it is not known."""
-    way_out = error.hint or REFUSALS["unknown-option"]
-    return RefusedError([Note("refused", "unknown-option", "", 0, str(error), way_out)])
+    """A script or header that sbatch itself could not read; what stands behind is not known."""
+    code = "unknown-option" if isinstance(error, OptionError) else "invalid-value"
+    way_out = error.hint or REFUSALS[code]
+    return RefusedError([Note("refused", code, "", 0, str(error), way_out)])
 
 
 def _from_environ(environ: Mapping[str, str]) -> list[GivenOption]:
-    return [
+    given = [
         GivenOption(option, environ[variable], (variable,))
         for variable, option in rules.VARIABLES.items()
         if variable in environ
+    ]
+    wait = environ.get(rules.SWITCH_WAIT)
+    return [
+        option._replace(value=f"{option.value}@{wait}")
+        if option.name == "switches" and wait
+        else option
+        for option in given
     ]
 
 
@@ -210,7 +221,7 @@ def merge(sources: Iterable[Sequence[GivenOption]]) -> list[GivenOption]:
     """Return the options that hold, weakest source first: each name once, the last one given.
 
     Options that exclude each other displace those of weaker sources, and stay side by side within
-    one source, for the reader to refuse.
+    one source, for the reader to refuse; of opposites the last one given is left.
     """
     merged: dict[str, GivenOption] = {}
     for source in sources:
@@ -221,7 +232,11 @@ def merge(sources: Iterable[Sequence[GivenOption]]) -> list[GivenOption]:
                     displaced |= group
         displaced |= {option.name for option in source}
         merged = {name: option for name, option in merged.items() if name not in displaced}
-        merged.update({option.name: option for option in source})
+        for option in source:
+            for group in rules.OPPOSITES:
+                if option.name in group:
+                    merged = {n: other for n, other in merged.items() if n not in group}
+            merged[option.name] = option
     return list(merged.values())
 
 
@@ -233,6 +248,9 @@ def _read_options(job: JobSpec, ledger: Ledger) -> JobSpec:
         both = sorted(group & names)
         if len(both) > 1:
             ledger.refuse("invalid-value", f"--{both[1]}", f"excludes --{both[0]}")
+    for first, second in rules.NEVER_TOGETHER:
+        if {first, second} <= names:
+            ledger.refuse("invalid-value", f"--{first}", f"excludes --{second}")
     for option in job.given:
         flag = f"--{option.name}"
         if option.name in rules.LAUNCHER:
@@ -249,8 +267,11 @@ def _read_options(job: JobSpec, ledger: Ledger) -> JobSpec:
 
 def _read_launcher_option(option: GivenOption, ledger: Ledger) -> list[tuple[str, str]]:
     flag = f"--{option.name}"
+    pattern, values = rules.LAUNCHER_VALUES.get(option.name, ("", ""))
     try:
         check_text(option.value)
+        if pattern and not re.fullmatch(pattern, option.value, re.ASCII | re.IGNORECASE):
+            raise UsageError(f"not a value of it: {option.value!r}", hint=values)
     except UsageError as error:
         ledger.refuse("invalid-value", flag, str(error), way_out=error.hint)
         return []
@@ -281,12 +302,19 @@ def _read_container(job: JobSpec, environ: Mapping[str, str], ledger: Ledger) ->
             values.append(RawValue(row, check_text(option.value)))
         except UsageError as error:
             ledger.refuse("invalid-value", f"--{option.name}", str(error), way_out=error.hint)
-    try:
-        return dataclasses.replace(job, container=parse_arguments(values, environ))
-    except UsageError as error:
-        name = str(error).partition(" ")[0].partition(":")[0]
-        ledger.refuse("invalid-value", name, str(error), way_out=error.hint)
-        return job
+    while True:
+        try:
+            return dataclasses.replace(job, container=parse_arguments(values, environ))
+        except UsageError as error:
+            name, _, text = str(error).partition(": ")
+            wrong = [value for value in values if name == f"--{value.option.name}"]
+            if not wrong:
+                flag = str(error).partition(" ")[0].partition(":")[0]
+                ledger.refuse("invalid-value", flag, str(error), way_out=error.hint)
+                return job
+            ledger.refuse("invalid-value", name, text, way_out=error.hint)
+            # Whatever else there is to say, it is said now, and the other values count.
+            values = [value for value in values if value not in wrong]
 
 
 _KNOWN = ("HOME", "USER", "LOGNAME")

@@ -37,7 +37,32 @@ APPROXIMATED_BY_LAUNCHER = frozenset(
      "threads-per-core")
 )  # fmt: skip
 
+_GPU_BINDING = r"closest|none|(single|per_task):\d+|map_gpu:[\dx*,]+|mask_gpu:[\da-fx*,]+"
+_DISTRIBUTION = r"(\*|block|cyclic|fcyclic|plane=\d+|arbitrary)(:(\*|block|cyclic|fcyclic)){0,2}"
+LAUNCHER_VALUES: dict[str, tuple[str, str]] = {
+    # option: what its value looks like in any case of letters, and how to say so
+    "distribution": (
+        rf"(no)?pack|{_DISTRIBUTION}(,(no)?pack)?",
+        "block, cyclic, plane=SIZE or arbitrary, and how within a node: block:cyclic",
+    ),
+    "gpu-bind": (
+        rf"(v(erbose)?,)?(gpu:)?({_GPU_BINDING})",
+        "closest, none, single:N, per_task:N, map_gpu:LIST or mask_gpu:LIST",
+    ),
+    "hint": (
+        r"(compute_bound|memory_bound|(no)?multithread)(,(compute_bound|memory_bound|(no)?multithread))*",
+        "compute_bound, memory_bound, multithread or nomultithread",
+    ),
+    "ntasks-per-core": (r"[1-9]\d*", "a count"),
+    "ntasks-per-socket": (r"[1-9]\d*", "a count"),
+    "open-mode": (r"[at].*", "append or truncate"),
+    "threads-per-core": (r"[1-9]\d*", "a count"),
+}
+"""Values that sbatch refuses are refused here, not in the pod."""
+
 IGNORED: dict[str, str] = {
+    "acctg-freq": "there is no accounting: use the cluster's metrics",
+    "batch": "the first pod runs the script, whichever node it is on",
     "consolidate-segments": "the scheduler decides where segments go",
     "contiguous": "nodes of a cluster have no order",
     "core-spec": "the kubelet reserves CPUs for the system",
@@ -88,6 +113,7 @@ REFUSED: dict[str, str] = {
     "clusters": "cluster",
     "container": "option-unsupported",
     "container-id": "option-unsupported",
+    "context": "option-unsupported",
     "export-file": "export-file",
     "gpus-per-socket": "gpus-per-socket",
     "help": "option-unsupported",
@@ -104,6 +130,7 @@ REFUSED: dict[str, str] = {
 
 WAYS_OUT: dict[str, str] = {
     "container": "use --container-image",
+    "context": "leave it away: the cluster's policy gives pods their SELinux context",
     "nodefile": "use --nodelist",
     "reboot": "leave it away: pods do not reboot nodes",
     "tres-per-node": "use --gres or --gpus-per-node",
@@ -113,42 +140,84 @@ WAYS_OUT: dict[str, str] = {
 VARIABLES: dict[str, str] = {
     # variable: option; a switch's variable only has to be set
     "SBATCH_ACCOUNT": "account",
+    "SBATCH_ACCTG_FREQ": "acctg-freq",
     "SBATCH_ARRAY_INX": "array",
+    "SBATCH_BATCH": "batch",
     "SBATCH_BURST_BUFFER": "bb",
     "SBATCH_CLUSTERS": "clusters",
+    "SBATCH_CLUSTER_CONSTRAINT": "cluster-constraint",
     "SBATCH_CONSTRAINT": "constraint",
+    "SBATCH_CONTAINER": "container",
     "SBATCH_CORE_SPEC": "core-spec",
     "SBATCH_CPUS_PER_GPU": "cpus-per-gpu",
+    "SBATCH_CPU_FREQ_REQ": "cpu-freq",
+    "SBATCH_DELAY_BOOT": "delay-boot",
+    "SBATCH_DISTRIBUTION": "distribution",
     "SBATCH_ERROR": "error",
     "SBATCH_EXCLUSIVE": "exclusive",
     "SBATCH_EXPORT": "export",
+    "SBATCH_GET_USER_ENV": "get-user-env",
     "SBATCH_GPUS": "gpus",
     "SBATCH_GPUS_PER_NODE": "gpus-per-node",
+    "SBATCH_GPUS_PER_SOCKET": "gpus-per-socket",
     "SBATCH_GPUS_PER_TASK": "gpus-per-task",
     "SBATCH_GPU_BIND": "gpu-bind",
+    "SBATCH_GPU_FREQ": "gpu-freq",
     "SBATCH_GRES": "gres",
+    "SBATCH_GRES_FLAGS": "gres-flags",
     "SBATCH_HINT": "hint",
+    "SBATCH_IGNORE_PBS": "ignore-pbs",
     "SBATCH_INPUT": "input",
     "SBATCH_JOB_NAME": "job-name",
+    "SBATCH_MEM_BIND": "mem-bind",
     "SBATCH_MEM_PER_CPU": "mem-per-cpu",
     "SBATCH_MEM_PER_GPU": "mem-per-gpu",
     "SBATCH_MEM_PER_NODE": "mem",
+    "SBATCH_NETWORK": "network",
+    "SBATCH_NO_KILL": "no-kill",
     "SBATCH_NO_REQUEUE": "no-requeue",
     "SBATCH_OPEN_MODE": "open-mode",
     "SBATCH_OUTPUT": "output",
+    "SBATCH_OVERCOMMIT": "overcommit",
     "SBATCH_PARTITION": "partition",
+    "SBATCH_POWER": "power",
+    "SBATCH_PROFILE": "profile",
     "SBATCH_QOS": "qos",
     "SBATCH_REQUEUE": "requeue",
+    "SBATCH_REQ_SWITCH": "switches",
     "SBATCH_RESERVATION": "reservation",
     "SBATCH_SIGNAL": "signal",
+    "SBATCH_SPREAD_JOB": "spread-job",
     "SBATCH_THREADS_PER_CORE": "threads-per-core",
+    "SBATCH_THREAD_SPEC": "thread-spec",
     "SBATCH_TIMELIMIT": "time",
+    "SBATCH_TRES_BIND": "tres-bind",
+    "SBATCH_TRES_PER_TASK": "tres-per-task",
+    "SBATCH_USE_MIN_NODES": "use-min-nodes",
+    "SBATCH_WAIT": "wait",
+    "SBATCH_WAIT_ALL_NODES": "wait-all-nodes",
     "SBATCH_WCKEY": "wckey",
 }
+SWITCH_WAIT = "SBATCH_WAIT4SWITCH"
+"""How long SBATCH_REQ_SWITCH's wish is waited for: what stands behind the @ of --switches."""
 
-EXCLUSIVE_GROUPS: tuple[frozenset[str], ...] = (
-    frozenset(("mem", "mem-per-cpu", "mem-per-gpu")),
+EXCLUSIVE_GROUPS: tuple[frozenset[str], ...] = (frozenset(("mem", "mem-per-cpu", "mem-per-gpu")),)
+"""Options of which one excludes the others; one from a stronger source displaces them."""
+
+OPPOSITES: tuple[frozenset[str], ...] = (
     frozenset(("requeue", "no-requeue")),
     frozenset(("exclusive", "oversubscribe")),
 )
-"""Options of which one excludes the others; one from a stronger source displaces them."""
+"""Options of which the last one counts."""
+
+NEVER_TOGETHER: tuple[tuple[str, str], ...] = (
+    ("ntasks-per-gpu", "gpus-per-task"),
+    ("ntasks-per-gpu", "ntasks-per-node"),
+)
+"""Options that sbatch refuses side by side, wherever they come from."""
+
+EMPTY_IS_NONE = frozenset((
+    "account", "array", "comment", "constraint", "dependency", "exclude", "gpus", "gpus-per-node",
+    "gpus-per-task", "gres", "licenses", "nodelist", "qos", "reservation", "wckey",
+))  # fmt: skip
+"""Options that an empty value takes back, as in `--dependency="$AFTER"`."""

@@ -99,7 +99,8 @@ def test_flags_that_the_launcher_refuses_are_found_before() -> None:
             "--container-gpus", "--container-id", "--environment", "--clusters", "--reboot",
             "--bb", "--bbf", "--cluster-constraint", "--gid", "--no-allocate", "--uid",
             "--nodefile", "--gpus-per-socket", "--tres-per-node", "--tres-per-socket",
-            "--tres-per-task", "--resources-per-task", "--test-only", "--async"}  # fmt: skip
+            "--tres-per-task", "--resources-per-task", "--test-only", "--async",
+            "--debugger-test"}  # fmt: skip
     assert refused - set(SRUN_FLAGS) == rare
 
 

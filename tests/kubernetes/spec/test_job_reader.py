@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from pyxis_py.command_lines.slurm_options import GivenOption, built_in_options
+from pyxis_py.command_lines.slurm_options import OTHER_NAMES, GivenOption, built_in_options
 from pyxis_py.kubernetes.spec import option_rules
 from pyxis_py.kubernetes.spec.job_reader import _READERS, merge, read_job
 from pyxis_py.kubernetes.spec.jobspec import JobSpec
@@ -27,7 +27,8 @@ def test_every_option_of_sbatch_has_exactly_one_rule() -> None:
         *option_rules.READ, *option_rules.LAUNCHER, *option_rules.IGNORED, *option_rules.REFUSED,
     ]  # fmt: skip
     assert len(rules) == len(set(rules))
-    assert {option.name for option in built_in_options("sbatch")} == set(rules) | container
+    names = {option.name for option in built_in_options("sbatch")} - set(OTHER_NAMES)
+    assert names == set(rules) | container
 
 
 def test_every_option_that_is_read_has_a_reader() -> None:
@@ -120,19 +121,82 @@ def test_a_script_without_a_shell_is_an_error() -> None:
         read("srun true\n")
 
 
-@pytest.mark.parametrize(("text", "words"), [
-    ("#!/bin/sh\n#SBATCH --nope\n", ()),
-    ("#!/bin/sh\n#SBATCH --n\n", ()),
-    ("#!/bin/sh\n#SBATCH -N\n", ()),
-    ("#!/bin/sh\n#SBATCH word\n", ()),
-    ("#!/bin/sh\n#SBATCH 'x\n", ()),
-    ("#!/bin/sh\n", ("--nope",)),
+@pytest.mark.parametrize(("text", "words", "code", "said"), [
+    ("#!/bin/sh\n#SBATCH --nope\n", (), "unknown-option", "job.sh:2: sbatch: unknown option"),
+    ("#!/bin/sh\n#SBATCH --n\n", (), "unknown-option", "job.sh:2: sbatch: option --n is amb"),
+    ("#!/bin/sh\n#SBATCH -N\n", (), "unknown-option", "job.sh:2: sbatch: -N"),
+    ("#!/bin/sh\n#SBATCH word\n", (), "unknown-option", "job.sh:2: not an option: 'word'"),
+    ("#!/bin/sh\n#SBATCH 'x\n", (), "invalid-value", "job.sh:2: a quote is not closed"),
+    ("#!/bin/sh\n", ("--nope",), "unknown-option", "unknown option --nope"),
+    ("", (), "invalid-value", "job.sh is no batch script: it is empty"),
+    (" \n\n", (), "invalid-value", "it is empty"),
+    ("\ufeff#!/bin/sh\n", (), "invalid-value", "its first line has to begin with #!"),
+    ("#!/bin/sh\necho \0\n", (), "invalid-value", "null character"),
+    ("#!/bin/sh\r\necho\r\n", (), "invalid-value", "line ends of DOS"),
+    ("#!/bin/sh\n", ("--wrap=x",), "invalid-value", "both --wrap and a script"),
 ])  # fmt: skip
-def test_what_sbatch_cannot_read_is_refused(text: str, words: tuple[str, ...]) -> None:
+def test_what_sbatch_cannot_read_is_refused(
+    text: str, words: tuple[str, ...], code: str, said: str
+) -> None:
     with pytest.raises(RefusedError) as caught:
         read(text, *words)
-    assert caught.value.codes == {"unknown-option"}
-    assert words or "job.sh:2" in str(caught.value)
+    assert caught.value.codes == {code}
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(("words", "given"), [
+    (("--requeue", "--no-requeue"), {"no-requeue"}),
+    (("--no-requeue", "--requeue"), {"requeue"}),
+    (("--exclusive", "-s"), {"oversubscribe"}),
+    (("-s", "--exclusive=exclusive"), {"exclusive"}),
+    (("--dependency=", "-C", "", "--gres="), set()),
+    (("--open-mode=a", "--hint=nomultithread,compute_bound"), {"open-mode", "hint"}),
+    (("-m", "block:cyclic,NoPack", "--gpu-bind=verbose,map_gpu:0,1"), {"distribution", "gpu-bind"}),
+    (("--tasks-per-node=2",), {"ntasks-per-node"}),
+])  # fmt: skip
+def test_what_sbatch_takes_is_taken(words: tuple[str, ...], given: set[str]) -> None:
+    """Held against sbatch 22.05."""
+    job, ledger = read("#!/bin/sh\n", *words)
+    ledger.close()
+    assert {option.name for option in job.given} == given
+
+
+@pytest.mark.parametrize("words", [
+    ("--open-mode=foo",), ("--hint=foo",), ("--hint=",), ("-m", "foo"), ("-m", "plane"),
+    ("--gpu-bind=foo",), ("--threads-per-core=a",), ("--ntasks-per-socket=0",),
+    ("--ntasks-per-gpu=2", "--gpus-per-task=1"), ("--ntasks-per-gpu=2", "--ntasks-per-node=2"),
+    ("--mem=1", "--mem-per-cpu=2"),
+])  # fmt: skip
+def test_what_sbatch_refuses_is_refused(words: tuple[str, ...]) -> None:
+    """Held against sbatch 22.05."""
+    _, ledger = read("#!/bin/sh\n", *words)
+    with pytest.raises(RefusedError) as caught:
+        ledger.close()
+    assert caught.value.codes == {"invalid-value"}
+
+
+def test_an_empty_value_takes_the_script_s_back() -> None:
+    job, _ = read("#!/bin/sh\n#SBATCH -d afterok:1\n", "--dependency=")
+    assert job.dependency == read("#!/bin/sh\n")[0].dependency
+
+
+@pytest.mark.parametrize(("environ", "name", "value"), [
+    ({"SBATCH_OVERCOMMIT": ""}, "overcommit", ""),
+    ({"SBATCH_DISTRIBUTION": "cyclic"}, "distribution", "cyclic"),
+    ({"SBATCH_WAIT": "1"}, "wait", "1"),
+    ({"SBATCH_REQ_SWITCH": "1"}, "switches", "1"),
+    ({"SBATCH_REQ_SWITCH": "1", "SBATCH_WAIT4SWITCH": "10"}, "switches", "1@10"),
+])  # fmt: skip
+def test_variables_of_sbatch(environ: dict[str, str], name: str, value: str) -> None:
+    job, _ = read("#!/bin/sh\n", environ=environ)
+    assert [(option.name, option.value) for option in job.given] == [(name, value)]
+
+
+def test_a_wrong_mount_leaves_the_image() -> None:
+    job, ledger = read("#!/bin/sh\n", "--container-image=a", "--container-mounts=b:/c")
+    (note,) = [note for note in ledger.notes if note.kind == "refused"]
+    assert (note.option, note.text) == ("--container-mounts", "not a mount source: 'b'")
+    assert job.container.image == "a"
 
 
 def test_all_refusals_are_found_before_any_is_reported() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from enroot_py import UsageError
 from pyxis_py.command_lines.slurm_options import (
+    OTHER_NAMES,
     built_in_options,
     options_from_help,
     split_command_line,
@@ -40,6 +41,13 @@ def split(line: str) -> tuple[list[tuple[str, str]], list[str]]:
         ("--container-writable true", [("container-writable", "")], ["true"]),
         ("--export=NONE - --pty", [("export", "NONE")], ["-", "--pty"]),
         ("--mem= true", [("mem", "")], ["true"]),
+        ("--tasks-per-node 2 true", [("ntasks-per-node", "2")], ["true"]),
+        ("--tasks=2 true", [("ntasks-per-node", "2")], ["true"]),
+        ("--cpu_bind=none --pack-group 1 x", [("cpu-bind", "none"), ("het-group", "1")], ["x"]),
+        ("--overlap=force --resv-ports=2 x", [("overlap", "force"), ("resv-ports", "2")], ["x"]),
+        ("--overlap true", [("overlap", "")], ["true"]),
+        ("-F hosts true", [("nodefile", "hosts")], ["true"]),
+        ("--accel-bind g --msg-timeout=9 x", [("accel-bind", "g"), ("msg-timeout", "9")], ["x"]),
     ],
 )
 def test_lines(line: str, options: list[tuple[str, str]], command: list[str]) -> None:
@@ -61,6 +69,30 @@ def test_lines(line: str, options: list[tuple[str, str]], command: list[str]) ->
 def test_wrong_lines(line: str, word: str) -> None:
     with pytest.raises(UsageError, match=word):
         split(line)
+
+
+@pytest.mark.parametrize(
+    ("words", "name", "value"),
+    [
+        (["--export", "NONE", "job.sh"], "export", "NONE"),
+        (["--acctg-freq", "30", "job.sh"], "acctg-freq", "30"),
+        (["--batch", "haswell", "job.sh"], "batch", "haswell"),
+        (["--context", "c", "job.sh"], "context", "c"),
+        (["--cluster", "a", "job.sh"], "clusters", "a"),
+        (["--ntasks-per-tres", "2", "job.sh"], "ntasks-per-gpu", "2"),
+    ],
+)
+def test_lines_of_sbatch(words: list[str], name: str, value: str) -> None:
+    (given,), command = split_command_line(words, SBATCH, command="sbatch")
+    assert (given.name, given.value, given.words) == (name, value, tuple(words[:2]))
+    assert command == ["job.sh"]
+
+
+def test_every_other_name_stands_for_an_option_with_the_same_value() -> None:
+    for table in (SRUN, SBATCH):
+        rows = {option.name: option for option in table}
+        for other, name in OTHER_NAMES.items():
+            assert other not in rows or rows[other].argument == rows[name].argument
 
 
 def test_words_are_kept_so_that_srun_gets_what_was_typed() -> None:

@@ -57,6 +57,7 @@ _USED_OPTIONAL = """
     exclusive SLURM_EXCLUSIVE
     immediate,I SLURM_IMMEDIATE
     kill-on-bad-exit,K SLURM_KILL_BAD_EXIT
+    overlap SLURM_OVERLAP
 """
 _USED_SWITCHES = """
     exact SLURM_EXACT
@@ -64,7 +65,6 @@ _USED_SWITCHES = """
     label,l SLURM_LABELIO
     multi-prog
     overcommit,O SLURM_OVERCOMMIT
-    overlap SLURM_OVERLAP
     preserve-env,E
     quiet,Q
     quit-on-interrupt
@@ -95,12 +95,12 @@ _IGNORED: dict[str, tuple[str, ...]] = {
         "threads-per-core",
     ),
     _NOTHING: (
-        "acctg-freq", "bcast-exclude", "compress:optional", "container-digest",
-        "container-import-timeout", "container-mount-home:none", "container-readonly:none",
+        "accel-bind", "acctg-freq", "bcast-exclude", "compress:optional", "container-digest",
+        "container-import-timeout", "context", "container-mount-home:none", "container-readonly:none",
         "container-unshare", "container-writable:none", "cpu-freq", "disable-status,X:none",
-        "gpu-freq", "gres-flags", "network", "no-container-entrypoint:none",
+        "gpu-freq", "gres-flags", "msg-timeout", "network", "no-container-entrypoint:none",
         "no-container-mount-home:none", "no-container-remap-root:none", "profile",
-        "propagate:optional", "resv-ports:none", "send-libs:optional", "slurmd-debug", "threads,T",
+        "propagate:optional", "resv-ports:optional", "send-libs:optional", "slurmd-debug", "threads,T",
         "tree-width", "tres-bind", "verbose,v:none",
     ),
 }  # fmt: skip
@@ -126,7 +126,7 @@ _REFUSED: dict[str, tuple[str, ...]] = {
     "name the nodes with --nodelist": ("nodefile,F",),
     "use --gpus-per-node": ("gpus-per-socket", "tres-per-node", "tres-per-socket"),
     "use --cpus-per-task and --gpus-per-task": ("tres-per-task", "resources-per-task"),
-    "nothing but jobs is tested": ("test-only:none",),
+    "nothing but jobs is tested": ("debugger-test:none", "test-only:none"),
     "put & behind the command": ("async:optional",),
 }  # fmt: skip
 
@@ -150,5 +150,12 @@ OPTIONS: tuple[Option, ...] = (
 )
 """Every option of srun, each once."""
 
-ALIASES = {"cpu_bind": "cpu-bind", "mem_bind": "mem-bind"}
-"""Spellings that Slurm took once and scripts still have."""
+ALIASES = {
+    "cluster": "clusters",
+    "cpu_bind": "cpu-bind",
+    "mem_bind": "mem-bind",
+    "ntasks-per-tres": "ntasks-per-gpu",
+    "pack-group": "het-group",
+    "tasks-per-node": "ntasks-per-node",
+}
+"""Other names of options, which Slurm takes or took once and scripts still have."""
