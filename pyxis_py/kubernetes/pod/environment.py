@@ -39,6 +39,21 @@ _SECRET_VALUE = re.compile(
     r"://[^/\s:@]*:[^/\s@]+@|-----BEGIN [A-Z ]*PRIVATE KEY|\b(hf_|ghp_|glpat-|sk-|nvapi-|AKIA)\w{8}"
 )
 _NOT_CAPTURED = re.compile(r"PATH\Z|LD_|HOSTNAME\Z|SSH_|KUBE|SLURM_|SBATCH_|PYXIS_|BASH_FUNC_|_\Z")
+_OF_OPTIONS = {
+    "cpus-per-gpu": "SLURM_CPUS_PER_GPU",
+    "dependency": "SLURM_JOB_DEPENDENCY",
+    "distribution": "SLURM_DISTRIBUTION",
+    "gpu-bind": "SLURM_GPU_BIND",
+    "gpus": "SLURM_GPUS",
+    "gpus-per-node": "SLURM_GPUS_PER_NODE",
+    "gpus-per-task": "SLURM_GPUS_PER_TASK",
+    "hint": "SLURM_HINT",
+    "ntasks-per-core": "SLURM_NTASKS_PER_CORE",
+    "ntasks-per-gpu": "SLURM_NTASKS_PER_GPU",
+    "ntasks-per-socket": "SLURM_NTASKS_PER_SOCKET",
+    "threads-per-core": "SLURM_THREADS_PER_CORE",
+}
+"""Variables that are set to what an option says, and read by srun where it has the option too."""
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z", re.ASCII)
 
 
@@ -212,8 +227,12 @@ def _sizes(context: Context, element: Element) -> dict[str, str]:
         values["SLURM_GPUS_ON_NODE"] = str(layout.gpus)
         values["SLURM_JOB_GPUS"] = ",".join(map(str, range(layout.gpus)))
     for option in job.given:
-        if option.name in ("gpus", "gpus-per-node", "gpus-per-task"):
-            values["SLURM_" + option.name.upper().replace("-", "_")] = option.value
+        if option.name in _OF_OPTIONS:
+            values[_OF_OPTIONS[option.name]] = option.value
+        elif option.name == "overcommit":
+            values["SLURM_OVERCOMMIT"] = "1"
+        elif option.name == "open-mode":
+            values["SLURM_OPEN_MODE"] = option.value[0].lower()
     return values
 
 

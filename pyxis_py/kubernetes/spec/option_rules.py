@@ -38,7 +38,7 @@ APPROXIMATED_BY_LAUNCHER = frozenset(
 )  # fmt: skip
 
 _GPU_BINDING = r"closest|none|(single|per_task):\d+|map_gpu:[\dx*,]+|mask_gpu:[\da-fx*,]+"
-_DISTRIBUTION = r"(\*|block|cyclic|fcyclic|plane=\d+|arbitrary)(:(\*|block|cyclic|fcyclic)){0,2}"
+_DISTRIBUTION = r"(\*|block|cyclic|plane=\d+|arbitrary)(:(\*|block|cyclic|fcyclic)){0,2}"
 LAUNCHER_VALUES: dict[str, tuple[str, str]] = {
     # option: what its value looks like in any case of letters, and how to say so
     "distribution": (
@@ -46,7 +46,7 @@ LAUNCHER_VALUES: dict[str, tuple[str, str]] = {
         "block, cyclic, plane=SIZE or arbitrary, and how within a node: block:cyclic",
     ),
     "gpu-bind": (
-        rf"(v(erbose)?,)?(gpu:)?({_GPU_BINDING})",
+        rf"(verbose,)?({_GPU_BINDING})(,verbose)?",
         "closest, none, single:N, per_task:N, map_gpu:LIST or mask_gpu:LIST",
     ),
     "hint": (

@@ -13,7 +13,17 @@ from pyxis_py.kubernetes.render.manifest_text import dump_manifests, explain
 from pyxis_py.kubernetes.spec.notes import RefusedError
 from tests.kubernetes.goldens import FOLDER, renderings, training_job
 from tests.kubernetes.reference_schemas import VERSIONS, WITHOUT_SCHEMA, problems
-from tests.kubernetes.samples import SCRIPT, SUBMITTER, TOKEN, find, pod, render, script, site
+from tests.kubernetes.samples import (
+    SCRIPT,
+    SUBMITTER,
+    TOKEN,
+    container,
+    find,
+    pod,
+    render,
+    script,
+    site,
+)
 
 ALL = [(target, gpu_api) for target in TARGETS for gpu_api in GPU_APIS]
 
@@ -129,7 +139,7 @@ def test_a_secret_written_into_the_script_is_refused(options: tuple[str, ...]) -
 
 def test_the_script_is_kept_byte_for_byte() -> None:
     text = (
-        "#!/bin/sh\r\n#SBATCH -p cpu\r\n#SBATCH --container-image=ubuntu:24.04\r\n\ttab\x07 é\n\n "
+        "#!/bin/sh\n#SBATCH -p cpu\n#SBATCH --container-image=ubuntu:24.04\n\ttab\x07 \r \r é\n\n "
     )
     manifest = yaml.safe_load(dump_manifests([render(text).manifests[0]]).removeprefix("---"))
     assert manifest["data"]["job.sh"] == text
@@ -205,3 +215,22 @@ def test_names_that_go_takes_for_truth_values_are_quoted() -> None:
 def test_the_launcher_is_told_whose_the_container_is(text: str, expected: bool) -> None:
     described = json.loads(find(render(text), "ConfigMap")["data"]["job.json"])
     assert described["containerOfSteps"] is expected
+
+
+@pytest.mark.parametrize(("option", "name", "value"), [
+    ("--distribution=cyclic", "SLURM_DISTRIBUTION", "cyclic"),
+    ("--overcommit", "SLURM_OVERCOMMIT", "1"),
+    ("--open-mode=append", "SLURM_OPEN_MODE", "a"),
+    ("--gpu-bind=single:1", "SLURM_GPU_BIND", "single:1"),
+    ("--hint=nomultithread", "SLURM_HINT", "nomultithread"),
+    ("--threads-per-core=1", "SLURM_THREADS_PER_CORE", "1"),
+    ("--gpus=2 --cpus-per-gpu=4", "SLURM_CPUS_PER_GPU", "4"),
+    ("--gpus=2 --ntasks-per-gpu=1", "SLURM_NTASKS_PER_GPU", "1"),
+])  # fmt: skip
+def test_options_of_the_job_reach_its_steps(option: str, name: str, value: str) -> None:
+    """By the variables that sbatch sets and srun reads."""
+    without, with_it = (
+        {row["name"]: row.get("value") for row in container(rendering)["env"]}
+        for rendering in (render(script("-p h100")), render(script("-p h100", *option.split())))
+    )
+    assert (without.get(name), with_it[name]) == (None, value)

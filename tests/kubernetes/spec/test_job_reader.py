@@ -163,7 +163,7 @@ def test_what_sbatch_takes_is_taken(words: tuple[str, ...], given: set[str]) -> 
 
 @pytest.mark.parametrize("words", [
     ("--open-mode=foo",), ("--hint=foo",), ("--hint=",), ("-m", "foo"), ("-m", "plane"),
-    ("--gpu-bind=foo",), ("--threads-per-core=a",), ("--ntasks-per-socket=0",),
+    ("--gpu-bind=foo",), ("-m", "fcyclic"), ("--threads-per-core=a",), ("--ntasks-per-socket=0",),
     ("--ntasks-per-gpu=2", "--gpus-per-task=1"), ("--ntasks-per-gpu=2", "--ntasks-per-node=2"),
     ("--mem=1", "--mem-per-cpu=2"),
 ])  # fmt: skip
