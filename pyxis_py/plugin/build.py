@@ -54,9 +54,15 @@ def compiler_command(
         compiler: e.g. "gcc"; "" for CC or the first one there is.
 
     Raises:
-        NotFoundError: without compiler or sources.
+        NotFoundError: without compiler, sources, or headers in `include`.
         UsageError: for a path that cannot stand in a C string.
     """
+    if include and not os.path.isfile(os.path.join(include, "slurm/spank.h")):
+        # The compiler would go on and take those of another Slurm, if there are any.
+        raise NotFoundError(
+            f"There is no slurm/spank.h in {include}",
+            hint="--include names the folder that `slurm` is in, such as /opt/slurm/include",
+        )
     chosen = compiler or os.environ.get("CC", "") or _find_compiler()
     for path in (python, str(packages)):
         if not path.startswith("/") or set(path) & set('"\\\n'):
@@ -94,7 +100,7 @@ def build(
             library = Path(folder) / LIBRARY
             command = compiler_command(
                 library,
-                python=python or _interpreter(),
+                python=python or interpreter(),
                 packages=Path(packages) if packages else PACKAGES,
                 include=include,
                 compiler=compiler,
@@ -119,10 +125,11 @@ def _compile(command: list[str]) -> None:
             hint="install gcc, or name another one with --cc or in CC",
         ) from error
     if done.returncode:
-        _explain(done.stderr)
+        _explain(done.stderr or f"{command[0]} ended with status {done.returncode}")
 
 
-def _interpreter() -> str:
+def interpreter() -> str:
+    """Return the absolute path of the interpreter that runs this."""
     # Not what a link in a virtual environment leads to: the environment's libraries are needed.
     return os.path.abspath(sys.executable)
 

@@ -10,17 +10,20 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import stat
 import subprocess
 import tempfile
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from enroot_py import NotFoundError, StoreError
-from pyxis_py.plugin.build import LIBRARY
+from enroot_py import NotFoundError, SettingsError, StoreError, UnsupportedError
+from pyxis_py.plugin.build import LIBRARY, PACKAGES, interpreter
 from pyxis_py.plugin.node_daemon import find_daemons, note_on
 from pyxis_py.plugin_config import parse_plugin_config
 
 MARK = "# pyxis: the next line is written by `pyxis plugin install`"
+_BUILD = "build it: pyxis plugin build"
 _DEFAULT = Path("/etc/slurm/plugstack.conf")
 
 
@@ -73,15 +76,70 @@ def install(library: Path, words: tuple[str, ...], plugstack: Path, *, required:
 
     Raises:
         SettingsError: for a setting that is unknown or wrong.
+        NotFoundError, UnsupportedError: if no step could have the plugin.
         StoreError: if the file cannot be written.
     """
     parse_plugin_config(words)
     if not library.is_file():
-        raise NotFoundError(f"No such library: {library}", hint="build it: pyxis plugin build")
+        raise NotFoundError(f"No such library: {library}", hint=_BUILD)
+    fault = _fault_of(library, words)
+    if fault:
+        raise UnsupportedError(fault[0], hint=fault[1])
     line = " ".join(("required" if required else "optional", str(library), *words))
     kept = _without_ours(_read(plugstack))
     _write(plugstack, f"{kept}{MARK}\n{line}\n")
     return line
+
+
+def _fault_of(library: Path, words: Iterable[str]) -> tuple[str, str] | None:
+    """Return what keeps steps from having a plugin, and what to do."""
+    try:
+        python = parse_plugin_config(words).python
+    except SettingsError as error:
+        return str(error), error.hint
+    closed = _closed_path([library])
+    if closed:
+        return closed
+    built_for, slurm = library_release(library), slurm_release()
+    if not built_for:
+        return f"{library} is no plugin of Slurm, or none for this machine", _BUILD
+    if slurm and not same_release(slurm, built_for):
+        return f"{library} was built for Slurm {built_for}, this is {slurm}", _BUILD
+    keeper = PACKAGES / "pyxis_py" / "keeper.py"
+    if os.fsencode(keeper) + b"\0" not in library.read_bytes():
+        return None  # it belongs to another installation, which may be on another machine
+    return _closed_path([keeper, Path(python or interpreter())])
+
+
+def _closed_path(paths: Iterable[Path]) -> tuple[str, str] | None:
+    for path in paths:
+        closed = closed_to_users(path)
+        if closed is not None:
+            mode = closed.stat().st_mode & 0o777
+            return (
+                f"Users cannot reach {path}: {closed} has the mode {mode:04o}",
+                "have it where all can read it: the package in /opt, for example",
+            )
+    return None
+
+
+def closed_to_users(path: Path) -> Path | None:
+    """Return the first folder, or file, on the way that is its owner's alone.
+
+    Links are looked at as they are and as what they lead to, as far as this process may know.
+    """
+    ways = [Path(os.path.abspath(path)), Path(os.path.realpath(path))]
+    for way in dict.fromkeys(ways):
+        for part in (*reversed(way.parents), way):
+            try:
+                mode = part.stat().st_mode
+            except OSError:
+                break
+            # Where a group may, it is taken for that of the users.
+            needed = 0o011 if stat.S_ISDIR(mode) else 0o044
+            if not mode & needed:
+                return part
+    return None
 
 
 def uninstall(plugstack: Path) -> bool:
@@ -111,10 +169,8 @@ def status(plugstack: Path) -> Status:
         faults.append(f"{plugstack} has no line of the plugin: run `pyxis plugin install`")
     elif not os.path.isfile(library):
         faults.append(f"{library} is not there")
-    elif slurm and built_for and not same_release(slurm, built_for):
-        faults.append(
-            f"{library} was built for Slurm {built_for}, this is {slurm}: run `pyxis plugin build`"
-        )
+    elif fault := _fault_of(Path(library), words[2:]):
+        faults.append(": ".join(fault))
     elif not shown:
         faults.append("srun does not show the flags: `srun --help` says why")
     notes = [note_on(daemon, library, plugstack) for daemon in find_daemons()] if line else []
@@ -204,6 +260,7 @@ def _read(path: Path) -> str:
 
 
 def _write(path: Path, text: str) -> None:
+    path = Path(os.path.realpath(path))  # a link stays one
     try:
         mode = path.stat().st_mode & 0o777 if path.exists() else 0o644
         with tempfile.NamedTemporaryFile(

@@ -43,3 +43,20 @@ def test_what_the_compiler_says_is_passed_on(
         build(tmp_path / "x.so", compiler=str(compiler))
     assert not (tmp_path / "x.so").exists()
     assert [path.name for path in tmp_path.iterdir()] == ["cc"]
+
+
+def test_a_compiler_that_says_nothing_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedError) as caught:
+        build(tmp_path / "x.so", compiler="false")
+    assert caught.value.hint == "false ended with status 1"
+
+
+def test_headers_are_not_taken_from_elsewhere(tmp_path: Path) -> None:
+    """A folder too deep: the compiler would build for whatever Slurm it knows itself."""
+    (tmp_path / "slurm").mkdir()
+    (tmp_path / "slurm/spank.h").write_text("")
+    call = {"python": "/usr/bin/python3", "packages": tmp_path, "compiler": "cc"}
+    command = compiler_command(tmp_path / "x.so", include=str(tmp_path), **call)  # type: ignore[arg-type]
+    assert f"-I{tmp_path}" in command
+    with pytest.raises(NotFoundError, match="no slurm/spank.h in"):
+        compiler_command(tmp_path / "x.so", include=str(tmp_path / "slurm"), **call)  # type: ignore[arg-type]

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from enroot_py import NotFoundError, SettingsError
+from enroot_py import NotFoundError, SettingsError, UnsupportedError
 from pyxis_py.plugin import install as module
 from pyxis_py.plugin.build import LIBRARY
 from pyxis_py.plugin.install import (
     MARK,
+    closed_to_users,
     find_plugstack,
     install,
+    library_release,
     same_release,
     status,
     uninstall,
@@ -53,10 +58,15 @@ def plugstack(tmp_path: Path, slurm: Slurm) -> Path:
 
 
 @pytest.fixture
-def library(tmp_path: Path) -> Path:
-    path = tmp_path / LIBRARY
-    path.write_bytes(b"no library")
-    return path
+def library(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A file that passes for a plugin of the Slurm at hand, where users can read it."""
+    monkeypatch.setattr(module, "library_release", lambda path: "24.11.0")
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        os.chmod(folder, 0o755)
+        path = Path(folder) / LIBRARY
+        path.write_bytes(b"no library")
+        path.chmod(0o755)
+        yield path
 
 
 def test_slurm_says_where_the_file_is(
@@ -96,6 +106,61 @@ def test_nothing_is_written_that_would_stop_steps(plugstack: Path, library: Path
 
 
 @pytest.mark.parametrize(
+    ("release", "said"), [("", "is no plugin of Slurm"), ("22.05.8", "for Slurm 22.05.8, this is")]
+)
+def test_a_library_that_slurm_cannot_load_is_not_installed(
+    plugstack: Path, library: Path, monkeypatch: pytest.MonkeyPatch, release: str, said: str
+) -> None:
+    monkeypatch.setattr(module, "library_release", lambda path: release)
+    with pytest.raises(UnsupportedError, match=said):
+        install(library, (), plugstack, required=True)
+    assert plugstack.read_text() == OTHERS
+
+
+def test_a_library_that_users_cannot_read_is_not_installed(plugstack: Path, library: Path) -> None:
+    """As in root's home directory."""
+    library.parent.chmod(0o700)
+    with pytest.raises(UnsupportedError, match=f"{library.parent} has the mode 0700"):
+        install(library, (), plugstack, required=True)
+    assert plugstack.read_text() == OTHERS
+
+
+def test_a_package_that_users_cannot_read_is_a_fault(
+    plugstack: Path, library: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = library.parent / "bin/python3"
+    python.parent.mkdir()
+    python.symlink_to("/usr/bin/python3")
+    monkeypatch.setattr(module, "interpreter", lambda: str(python))
+    monkeypatch.setattr(module, "PACKAGES", library.parent)
+    library.write_bytes(f"\0{library.parent}/pyxis_py/keeper.py\0".encode())
+    install(library, (), plugstack, required=True)
+    assert status(plugstack).faults == ()
+    python.parent.chmod(0o700)
+    (fault,) = status(plugstack).faults
+    assert f"Users cannot reach {python}: {python.parent} has the mode 0700" in fault
+
+
+def test_what_is_closed_to_users(library: Path) -> None:
+    link = library.with_name("link")
+    link.symlink_to(library)
+    assert closed_to_users(link) is None
+    assert closed_to_users(library.with_name("missing")) is None
+    library.parent.chmod(0o750)  # a group's, that of the users
+    assert closed_to_users(link) is None
+    library.chmod(0o700)
+    assert closed_to_users(link) == link
+
+
+def test_a_link_stays_one(plugstack: Path, library: Path) -> None:
+    place = plugstack.rename(plugstack.with_name("real.conf"))
+    plugstack.symlink_to(place)
+    install(library, (), plugstack, required=True)
+    assert plugstack.is_symlink()
+    assert str(library) in place.read_text()
+
+
+@pytest.mark.parametrize(
     ("one", "other", "same"),
     [("24.11.3", "24.11.0", True), ("24.11.3", "24.05.3", False), ("22.05.8", "23.05.8", False)],
 )
@@ -121,5 +186,11 @@ def test_status_says_what_is_wrong(
     assert "is not there" in status(plugstack).faults[0]
 
 
-def test_a_file_that_is_no_plugin_has_no_release(library: Path) -> None:
-    assert module.library_release(library) == ""
+def test_status_says_which_setting_is_wrong(plugstack: Path, library: Path) -> None:
+    plugstack.write_text(f"required {library} container_scope=jobs\n")
+    assert "container_scope: invalid value 'jobs'" in status(plugstack).faults[0]
+
+
+def test_a_file_that_is_no_plugin_has_no_release(tmp_path: Path) -> None:
+    (tmp_path / LIBRARY).write_bytes(b"no library")
+    assert library_release(tmp_path / LIBRARY) == ""
