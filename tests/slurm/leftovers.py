@@ -63,9 +63,17 @@ class _Process:
 def left_files(machine: Machine, uid: int) -> list[str]:
     """Files and folders of a machine that steps need and that none may outlive."""
     runtime = Path(f"/proc/{machine.pid}/root/tmp/pyxis-{uid}")
-    found = [path for pattern in _IN_LOCAL for path in machine.folder.glob(pattern)]
-    names = [path.name for pattern in _IN_RUNTIME for path in runtime.glob(pattern)]
+    found = [path for pattern in _IN_LOCAL for path in _glob(machine.folder, pattern)]
+    names = [path.name for pattern in _IN_RUNTIME for path in _glob(runtime, pattern)]
     return [*map(str, found), *(f"{machine.name}:/tmp/pyxis-{uid}/{name}" for name in names)]
+
+
+def _glob(folder: Path, pattern: str) -> list[Path]:
+    while True:
+        try:
+            return list(folder.glob(pattern))
+        except FileNotFoundError:
+            continue  # a folder has gone while it was being read
 
 
 def left_processes(uid: int, base: Path, machines: Collection[Machine]) -> list[str]:

@@ -62,7 +62,8 @@ SelectTypeParameters=CR_CPU
 SlurmdParameters=config_overrides
 SchedulerParameters=batch_sched_delay=0,sched_interval=2,sched_min_interval=0,bf_interval=1
 ReturnToService=2
-KillWait=3
+MessageTimeout=30
+KillWait=5
 CompleteWait=0
 MinJobAge=60
 MpiDefault=none
@@ -155,6 +156,9 @@ class Rig:
             self._start_machine(name, f"slurmd -D -N {name} -f {self.base}/slurm.conf", environ)
         self._login = self._start_machine("login", "sleep infinity", environ)
         self._wait_for_nodes()
+        # Before that it has not mounted everything.
+        ready = Path(f"/proc/{self._login}/comm")
+        _wait_until(lambda: ready.read_text() == "sleep\n", "the login node")
         (self.base / "plugstack.conf").write_text("")
         self._mounts = {mount for machine in self._machines for mount in machine.mounts()}
 
@@ -242,7 +246,7 @@ class Rig:
         self.run("scancel", "--user", self.user.pw_name)
         # A slurmstepd outlives its slurmd: steps have to be over before the daemons go.
         try:
-            _wait_until(self._is_idle, "the end of all jobs", timeout=20)
+            _wait_until(self._is_idle, "the end of all jobs", timeout=60)
         except TimeoutError as error:
             print(error, file=sys.stderr)
 
@@ -344,14 +348,20 @@ class Rig:
     def wait_for_job(self, job: str, *, timeout: float = 60) -> str:
         """Wait until a job has ended and its nodes are free; return its state."""
 
-        def states() -> set[str]:
+        states: set[str] = set()
+        active = {"PENDING", "RUNNING", "COMPLETING", "CONFIGURING"}
+
+        def is_over() -> bool:
             done = self.run("scontrol", "-o", "show", "job", job)
             words = [word for word in done.stdout.split() if word.startswith("JobState=")]
-            return {word.partition("=")[2] for word in words}
+            states.clear()
+            states.update(word.partition("=")[2] for word in words)
+            # A daemon that is too busy to answer says nothing of the job.
+            known = states or "Invalid job id" in done.stderr
+            return bool(known) and not states & active
 
-        active = {"PENDING", "RUNNING", "COMPLETING", "CONFIGURING"}
-        _wait_until(lambda: not states() & active, f"job {job}", timeout=timeout)
-        return " ".join(sorted(states()))
+        _wait_until(is_over, f"job {job}", timeout=timeout)
+        return " ".join(sorted(states))
 
     def wait_until_idle(self) -> None:
         """Wait until no job runs or ends on any node, epilogs included."""
@@ -379,7 +389,7 @@ class Rig:
         finally:
             _replace(path, before)
 
-    def remains(self, *, within: float = 5) -> list[str]:
+    def remains(self, *, within: float = 20) -> list[str]:
         """What containers have left on any machine: files, processes and mounts.
 
         Args:
@@ -396,7 +406,7 @@ class Rig:
         left += left_processes(uid, self.base, self._machines)
         return left + left_mounts(self.base, self._machines, self._mounts)
 
-    def survivors(self, *, within: float = 5) -> list[str]:
+    def survivors(self, *, within: float = 20) -> list[str]:
         """What is left of the rig after `stop`: nothing may be.
 
         Args:
@@ -427,8 +437,11 @@ def _choose_proctrack() -> str:
 
 
 def _free_ports(count: int) -> int:
-    """Return the first of `count` adjacent ports that nobody listens on."""
-    for first in range(20000 + os.getpid() % 10000, 60000, count):
+    """Return the first of `count` adjacent ports that nobody listens on.
+
+    Below those that jobs of the tests take, which are 21000 and more.
+    """
+    for first in range(10000 + os.getpid() % 9000, 20000, count):
         with ExitStack() as stack:
             try:
                 for port in range(first, first + count):
