@@ -13,10 +13,22 @@ from tests.slurm.rig import Rig
 
 
 def is_there(path: Path) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while not path.exists():
         assert time.monotonic() < deadline, f"no {path}"
         time.sleep(0.02)
+
+
+def meet(folder: str, tasks: int | str) -> str:
+    """A shell command by which tasks are all there at one time, in a folder that is empty before.
+
+    What tells containers apart may be given again when one has gone: numbers of namespaces are.
+    """
+    return (
+        f"touch {folder}/$SLURM_PROCID; i=0;"
+        f" until test $(ls {folder} | wc -l) = {tasks} || test $i -ge 600;"
+        " do sleep 0.1; i=$((i+1)); done"
+    )
 
 
 class Messages:
@@ -35,7 +47,7 @@ class Messages:
     def count(self, text: str) -> int:
         return sum(text in line for line in self.lines)
 
-    def wait_for(self, text: str, *, more_than: int, within: float = 20) -> bool:
+    def wait_for(self, text: str, *, more_than: int, within: float = 60) -> bool:
         deadline = time.monotonic() + within
         while self.count(text) <= more_than and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -46,17 +58,28 @@ class Messages:
         return "".join(self.lines)
 
 
+_ONCE, _TWICE = "interrupt (one more", "sending Ctrl-C"
+
+
 def interrupt_twice(process: subprocess.Popen[str], messages: Messages) -> None:
-    """Send srun two SIGINT within a second: the second one ends the step."""
+    """Send srun two SIGINT within a second: the second one ends the step.
+
+    Each is sent when srun has said something to the one before, so that none more is sent; where
+    the second comes too late for a busy machine it counts as a first one.
+    """
     for _ in range(20):
-        if process.poll() is not None or messages.count("sending Ctrl-C"):
+        if process.poll() is not None or messages.count(_TWICE):
             return
-        said = messages.count("interrupt (one more")
+        said = messages.count(_ONCE)
         process.send_signal(signal.SIGINT)
-        if not messages.wait_for("interrupt (one more", more_than=said, within=0.5):
-            continue  # that was a second one
-        process.send_signal(signal.SIGINT)
-        messages.wait_for("sending Ctrl-C", more_than=0, within=0.5)
+        deadline = time.monotonic() + 10
+        while (
+            messages.count(_ONCE) <= said
+            and not messages.count(_TWICE)
+            and process.poll() is None
+            and time.monotonic() < deadline
+        ):
+            time.sleep(0.01)
 
 
 def remains(rig: Rig) -> list[str]:
