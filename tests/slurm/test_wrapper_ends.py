@@ -47,6 +47,29 @@ def parent(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
+def wait_for_tasks(keeper: int, count: int) -> None:
+    """Wait until so many tasks of a keeper's step have come to where they meet."""
+    stepd = parent(parent(keeper))
+    deadline = time.monotonic() + 60
+    while sum(has_come(pid, stepd) for pid in pids()) < count:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def pids() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def has_come(pid: int, stepd: int) -> bool:
+    try:
+        if parent(pid) != stepd:
+            return False
+        fds = [os.readlink(path) for path in Path(f"/proc/{pid}/fd").iterdir()]
+    except OSError:  # it has ended, or one has been closed
+        return False
+    return any(fd.endswith("/alive") for fd in fds)
+
+
 @pytest.mark.parametrize("victim", ["keeper", "leader"])
 def test_a_start_that_is_killed_ends_all_tasks_with_a_message(
     rig: Rig, importer: tuple[Path, Path, Path], victim: str
@@ -56,8 +79,9 @@ def test_a_start_that_is_killed_ends_all_tasks_with_a_message(
     with rig.popen(*words, PYXIS_PLUGIN_OPTIONS=f"importer={program}") as process:
         is_there(importing)
         keeper = int(importing.read_text())
+        wait_for_tasks(keeper, 3)
         os.kill(keeper if victim == "keeper" else parent(keeper), signal.SIGKILL)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=60)
     assert process.returncode == (1 if victim == "keeper" else 137), err
     others = 2
     assert err.count("A task of this step ended unexpectedly while it started") == others, err
@@ -79,8 +103,9 @@ def test_an_interrupted_import_ends_quietly(rig: Rig, importer: tuple[Path, Path
     with rig.popen(*words, PYXIS_PLUGIN_OPTIONS=f"importer={program}") as process:
         messages = Messages(process)
         is_there(importing)
+        wait_for_tasks(int(importing.read_text()), 2)  # else it is Python that is interrupted
         interrupt_twice(process, messages)
-        process.wait(timeout=30)
+        process.wait(timeout=60)
         err = messages.all()
     assert process.returncode in (130, 137), err
     assert "Traceback" not in err
@@ -99,15 +124,16 @@ def test_a_task_that_is_killed_does_not_keep_the_others_from_their_end(
     with rig.popen(*words) as process:
         for rank in range(3):
             is_there(folder / f"up-{rank}")
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while not (text := (folder / "up-0").read_text()):
             assert time.monotonic() < deadline
+            time.sleep(0.05)
         os.kill(int(text), signal.SIGKILL)
         assert process.stderr is not None
         messages = Messages(process)
         assert messages.wait_for("task 0: Killed", more_than=0)
         (folder / "go").touch()
-        process.wait(timeout=30)
+        process.wait(timeout=60)
         err = messages.all()
     assert process.returncode == 137, err
     assert err.count("saved container") == kept
@@ -133,7 +159,8 @@ def test_steps_in_steps_and_which_flags_count(rig: Rig, image: tuple[str, str]) 
         f"PYXIS_CONTAINER_IMAGE={other} {step} {mark}\n"
         f"srun -n1 --overlap pyxis-srun -n1 --overlap {mark}\n"
     )
-    done = rig.run("pyxis-sbatch", "--wait", "-wnode1", f"--output={log}", str(script))
+    words = ("--wait", "-wnode1", f"--output={log}", f"--error={log}.err", str(script))
+    done = rig.run("pyxis-sbatch", *words)
     assert done.returncode == 0, log.read_text()
     marks = ["host", "image", "image", "other", "other", "image"]
     assert log.read_text().split() == marks
@@ -153,6 +180,7 @@ def test_a_step_from_inside_a_container(rig: Rig, image: tuple[str, str]) -> Non
     mounts += [f"{rig.base}/{name}:{rig.base}/{name}" for name in ("slurm.conf", "cgroup.conf")]
     mounts += [f"{rig.base}/munge:{rig.base}/munge", f"/dev/null:{rig.base}/plugstack.conf"]
     flags = (image[0], f"--container-mounts={','.join(mounts)},{rig.shared}:{rig.shared}")
-    done = rig.run("pyxis-sbatch", "--wait", "-wnode1", *flags, f"--output={log}", str(script))
+    words = ("--wait", "-wnode1", *flags, f"--output={log}", f"--error={log}.err", str(script))
+    done = rig.run("pyxis-sbatch", *words)
     assert done.returncode == 0, log.read_text()
     assert log.read_text().split() == ["image", "other"]
