@@ -12,10 +12,12 @@ from pathlib import Path
 import pytest
 
 from tests.slurm.rig import Rig
+from tests.slurm.watching import meet
 
 pytestmark = pytest.mark.slurm
 
 WHERE = "echo $SLURMD_NODENAME $SLURM_PROCID $SLURM_NTASKS $(readlink /proc/self/ns/mnt) $(cat {})"
+MEET = meet("/met", "$SLURM_NTASKS")
 
 
 def launch(
@@ -38,8 +40,8 @@ def test_tasks_on_four_nodes_share_a_container_a_node(rig: Rig) -> None:
     folder = rig.folder("noted")
     (folder / "note").write_text("from the host\n")
     done = launch(
-        rig, ["sh", "-c", WHERE.format("/etc/mark /noted/note")],
-        f"mounts=['{folder}:/noted:ro'], nodes=4, tasks_per_node=2",
+        rig, ["sh", "-c", f"{WHERE.format('/etc/mark /noted/note')}; {MEET}"],
+        f"mounts=['{folder}:/noted:ro', '{rig.folder('met')}:/met'], nodes=4, tasks_per_node=2",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     lines = [line.split(maxsplit=4) for line in done.stdout.splitlines()]
@@ -99,7 +101,8 @@ def test_names_and_saved_images(rig: Rig, name: str) -> None:
 def test_what_launch_command_returns_runs_in_a_job_script(rig: Rig) -> None:
     program = (
         "import pyxis_py, shlex; print(shlex.join(pyxis_py.launch_command("
-        f"['sh', '-c', {WHERE.format('/etc/mark')!r}], image='{rig.shared}/image.sqsh',"
+        f"['sh', '-c', {WHERE.format('/etc/mark') + '; ' + MEET!r}],"
+        f" image='{rig.shared}/image.sqsh', mounts=['{rig.folder('met')}:/met'],"
         " nodes=2, tasks_per_node=2)))"
     )
     words = rig.run(sys.executable, "-c", program).stdout
