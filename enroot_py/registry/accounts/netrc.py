@@ -116,6 +116,12 @@ def parse_netrc(text: str, path: str) -> list[NetrcEntry]:
         login, password, expression = reader.account()
         if machine and login and password:
             entries.append(NetrcEntry(machine.lower(), login, password, expression, line))
+            continue
+        missing = "machine" if not machine else "password" if login else "login"
+        log.warn_once(
+            f"{path} {line} {missing}",
+            f"{path}, line {line}: an entry without a {missing} is not used",
+        )
     return entries
 
 

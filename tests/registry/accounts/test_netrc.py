@@ -72,6 +72,28 @@ def test_a_stray_word_is_warned_of_and_not_shown() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "missing"),
+    [
+        ("machine h login u", "password"),
+        ("machine h password hunter2", "login"),
+        ("machine g login u password p\nmachine h", "login"),
+        ("machine", "machine"),
+        ("machine h login u password p", ""),
+    ],
+)
+def test_an_incomplete_entry_is_warned_of(
+    text: str, missing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it looks as if the registry wanted an account that is there."""
+    messages: list[str] = []
+    monkeypatch.setattr(log, "_sink", lambda level, text: messages.append(text))
+    parse_netrc(text, str(tmp_path))
+    line = text.count("\n") + 1
+    expected = f"{tmp_path}, line {line}: an entry without a {missing} is not used"
+    assert messages == ([expected] if missing else [])
+
+
+@pytest.mark.parametrize(
     ("mode", "warned"), [(0o600, False), (0o640, False), (0o644, True), (0o660, True)]
 )
 def test_a_file_open_to_others_is_warned_of(tmp_path: Path, mode: int, warned: bool) -> None:
