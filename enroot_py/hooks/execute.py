@@ -95,8 +95,13 @@ def run_program(path: str, environ: Mapping[str, str], *, timeout: float) -> Non
     try:
         pid = _spawn([path], environ)
     except OSError as error:
+        # What is missing is then not the hook.
+        missing = error.errno == errno.ENOENT and os.path.exists(path)
         raise HookError(
-            f"The hook {path} cannot be executed: {error.strerror}", path=path, status=126
+            f"The hook {path} cannot be executed: {error.strerror}",
+            path=path,
+            status=126,
+            hint="the program that its first line (#!) names is not there" if missing else "",
         ) from error
     status = wait_for(pid, timeout)
     if status == 0:

@@ -114,7 +114,7 @@ class MksquashfsWriter:
         """Write the image; returns its size in bytes.
 
         Raises:
-            SquashfsError: if mksquashfs fails; the hint is what it said last.
+            SquashfsError: if mksquashfs fails; the hint is what it said.
         """
         with tempfile.TemporaryFile() as said:
             process = subprocess.Popen(
@@ -135,10 +135,10 @@ class MksquashfsWriter:
                 pass  # its exit status and its words tell more
             if process.returncode:
                 said.seek(0)
-                words = said.read(_CHUNK).decode("utf-8", "replace").strip().splitlines()
                 raise SquashfsError(
-                    f"mksquashfs failed with status {process.returncode}",
-                    hint=printable(words[-1]) if words else "",
+                    f"mksquashfs failed with status {process.returncode}; ENROOT_SQUASH_OPTIONS "
+                    f"calls for it: {', '.join(self._options.foreign)}",
+                    hint=printable(_complaint(said.read(_CHUNK).decode("utf-8", "replace"))),
                 )
         return os.fstat(self._file.fileno()).st_size
 
@@ -155,6 +155,13 @@ class MksquashfsWriter:
         if options.all_time is not None and "-all-time" not in options.words:
             command += ["-all-time", str(options.all_time)]
         return [*command, *options.words]
+
+
+def _complaint(text: str) -> str:
+    """What mksquashfs says is wrong: it stands above its usage or a list, or else at the end."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    marked = [line for line in lines if line.startswith(("mksquashfs:", "FATAL ERROR"))]
+    return (marked or lines[-1:] or [""])[0]
 
 
 def _find_program(options: SquashfsOptions) -> str:

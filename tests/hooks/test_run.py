@@ -135,6 +135,7 @@ def test_a_hook_that_fails_stops_the_start(
     assert str(path) in str(caught.value)
     assert (caught.value.path, caught.value.status) == (str(path), status)
     assert not (container.folder / "ran").exists()
+    assert ("#!" in caught.value.hint) == ("interpreter" in text)
 
 
 @pytest.mark.parametrize("pidfd", [True, False])

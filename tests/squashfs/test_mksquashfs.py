@@ -105,10 +105,13 @@ def test_source_date_epoch_is_passed_on(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.root
-def test_what_mksquashfs_says_is_passed_on(tmp_path: Path) -> None:
-    with pytest.raises(SquashfsError, match="mksquashfs failed with status 1") as caught:
-        write(tmp_path / "image", [Item(b"f", content=b"x" * 3_000_000)], "-no-such-option")
-    assert caught.value.hint
+@pytest.mark.parametrize(
+    ("words", "hint"), [("-no-such-option", "invalid option"), ("-comp foo", '"foo"')]
+)
+def test_what_mksquashfs_says_is_passed_on(tmp_path: Path, words: str, hint: str) -> None:
+    with pytest.raises(SquashfsError, match=f"mksquashfs failed with status 1.*{words}") as caught:
+        write(tmp_path / "image", [Item(b"f", content=b"x" * 3_000_000)], words)
+    assert hint in caught.value.hint
 
 
 @pytest.mark.root
