@@ -226,7 +226,7 @@ TASKS = [
     ok("tasks dealt to nodes in turn", "-w", "node1,node2", "-n4", "-m", "cyclic", run="echo $SLURM_PROCID $SLURMD_NODENAME", out="^1 node2$"),
     ok("tasks packed on nodes", "-w", "node1,node2", "-n4", "-m", "block", "--ntasks-per-node=2", run="echo $SLURM_PROCID $SLURMD_NODENAME", out="^1 node1$"),
     Case("the worst exit status", (IMAGE, "-n4", "-N1"), (*SH, "exit $SLURM_PROCID"), status=3),
-    ok("shared memory", "-n2", "-N1", run="echo $SLURM_PROCID > /dev/shm/pyxis-$SLURM_JOB_ID-$SLURM_PROCID; sleep 0.5; ls /dev/shm/pyxis-$SLURM_JOB_ID-* | wc -l; sleep 0.5; rm -f /dev/shm/pyxis-$SLURM_JOB_ID-$SLURM_PROCID", out="^2$"),
+    ok("shared memory", "-n2", "-N1", run="f=/dev/shm/pyxis-$SLURM_JOB_ID; touch $f-$SLURM_PROCID; i=0; until test -e $f-0 -a -e $f-1 || test $i -ge 300; do sleep 0.1; i=$((i+1)); done; ls $f-* | wc -l", out="^2\n2$", after="rm -f /dev/shm/pyxis-[0-9]*-[01]"),
 ]  # fmt: skip
 
 SAVING = [
