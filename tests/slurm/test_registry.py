@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import threading
+import time
 from collections.abc import Iterator
 
 import pytest
 
-from tests.registry.fake_registry import FakeRegistry
+from tests.registry.fake_registry import Action, FakeRegistry, Handler, Response
 from tests.registry.faults import drip
 from tests.registry.images import ImageStore, busybox_layer, file
 from tests.slurm.rig import NODES, Rig
+from tests.slurm.watching import Messages
 
 pytestmark = pytest.mark.slurm
 
@@ -45,7 +48,7 @@ def test_a_node_imports_an_image_once_for_all_its_steps(rig: Rig, registry: Fake
         rig.popen("pyxis-srun", "-w", "node1", image(registry), "cat", "/etc/mark")
         for _ in range(6)
     ]
-    outputs = [step.communicate(timeout=80) for step in steps]
+    outputs = [step.communicate(timeout=200) for step in steps]
     assert [out for out, _ in outputs] == ["version 1\n"] * 6, outputs
     # Two layers and the config, whoever asked first.
     assert blobs(registry) == 3
@@ -65,15 +68,47 @@ def test_who_waits_is_told_what_for(rig: Rig) -> None:
     images = ImageStore()
     images.image("t/box", "1", [busybox_layer(), [file("data", os.urandom(2 << 20))]])
     with FakeRegistry(images) as registry:
-        registry.fault("/blobs/", drip(1 << 18, 0.6))
+        told = threading.Event()
+        registry.fault("/blobs/", held(1 << 18, told))
         words = ["pyxis-srun", "-w", "node1", image(registry)]
         steps = [rig.popen(*words, "true") for _ in range(2)]
-        errors = [step.communicate(timeout=60)[1] for step in steps]
-    assert [step.returncode for step in steps] == [0, 0], errors
-    for text in errors:
-        assert "still importing" in text and "/t/box:1" in text, text
-    assert any(re.search(r"[0-9.]+ of [0-9.]+ MiB have arrived", text) for text in errors), errors
-    assert any("Waiting for another process" in text for text in errors), errors
+        messages = [Messages(step) for step in steps]
+
+        def all_is_said() -> bool:
+            texts = ["".join(each.lines) for each in messages]
+            return (
+                all("still importing" in text and "/t/box:1" in text for text in texts)
+                and any(re.search(r"[0-9.]+ of [0-9.]+ MiB have arrived", text) for text in texts)
+                and any("Waiting for another process" in text for text in texts)
+            )
+
+        try:
+            deadline = time.monotonic() + 60
+            while not all_is_said():
+                assert time.monotonic() < deadline, [each.lines for each in messages]
+                time.sleep(0.05)
+        finally:
+            told.set()
+            errors = [each.all() for each in messages]
+    assert [step.wait(timeout=60) for step in steps] == [0, 0], errors
+    for step in steps:
+        step.communicate()
+
+
+def held(size: int, told: threading.Event) -> Action:
+    """Send the rest of a long body when the event has come."""
+
+    def act(handler: Handler, response: Response) -> Response | None:
+        if len(response.body) <= size:
+            return response
+        handler.send_head(response)
+        handler.wfile.write(response.body[:size])
+        handler.wfile.flush()
+        told.wait(90)
+        handler.wfile.write(response.body[size:])
+        return None
+
+    return act
 
 
 def test_who_submits_is_told_that_the_registry_is_slow(rig: Rig, registry: FakeRegistry) -> None:
@@ -86,14 +121,24 @@ def test_who_submits_is_told_that_the_registry_is_slow(rig: Rig, registry: FakeR
 def test_a_slow_hook_is_named_as_what_is_waited_for(rig: Rig) -> None:
     folder = rig.folder("config") / "hooks.d"
     folder.mkdir()
-    (folder / "99-slow.sh").write_text("#!/bin/sh\nsleep 4\n")
+    go = folder.parent / "go"
+    (folder / "99-slow.sh").write_text(
+        f"#!/bin/sh\ni=0; until test -e {go} || test $i -ge 600; do sleep 0.1; i=$((i+1)); done\n"
+    )
     (folder / "99-slow.sh").chmod(0o755)
     for path in (folder, folder / "99-slow.sh"):
         os.chown(path, rig.user.pw_uid, rig.user.pw_gid)
     words = ["pyxis-srun", f"--container-image={rig.shared}/image.sqsh", "cat", "/etc/mark"]
-    done = rig.run(*words, ENROOT_CONFIG_PATH=str(folder.parent))
-    assert done.stdout == "image\n", done.stderr
-    assert "still starting the container: mounts, hooks and entrypoint" in done.stderr
+    with rig.popen(*words, ENROOT_CONFIG_PATH=str(folder.parent)) as step:
+        messages = Messages(step)
+        news = "still starting the container: mounts, hooks and entrypoint"
+        said = messages.wait_for(news, more_than=0)
+        go.touch()
+        assert step.stdout is not None
+        out = step.stdout.read()
+        step.wait(timeout=60)
+        err = messages.all()
+    assert (out, said) == ("image\n", True), err
 
 
 @pytest.mark.parametrize("way", ["flag", "variable"])
@@ -125,7 +170,12 @@ def test_an_image_that_is_not_there_ends_before_submission(
 def test_an_import_that_takes_too_long_is_given_up(
     rig: Rig, registry: FakeRegistry, way: str
 ) -> None:
-    registry.fault("/blobs/", drip(1 << 12, 0.2), times=3)
+    given_up = threading.Event()
+    slowly = drip(1 << 12, 0.2)
+    registry.fault(
+        "/blobs/",
+        lambda handler, response: response if given_up.is_set() else slowly(handler, response),
+    )
     words = ["pyxis-srun", "-w", "node1", image(registry), "cat", "/etc/mark"]
     if way == "flag":
         late = rig.run("pyxis-srun", "--container-import-timeout=1", *words[1:])
@@ -134,6 +184,7 @@ def test_an_import_that_takes_too_long_is_given_up(
     assert late.returncode != 0
     assert "took longer than 1 s" in late.stderr
     assert "--container-import-timeout" in late.stderr
+    given_up.set()
     assert rig.remains() == []
     done = rig.run(*words)
     assert done.stdout == "version 1\n", done.stderr
@@ -153,7 +204,11 @@ def test_a_site_chooses_how_images_are_kept(rig: Rig, registry: FakeRegistry, se
         rig.run("srun", "-w", "node4", "mkdir", "-p", str(store))
         setting += str(store)
     words = ["pyxis-srun", "-w", "node4", "-n2", image(registry), "--container-writable"]
-    script = "touch /mine-$SLURM_PROCID; sleep 1; ls -d /mine-* | wc -l; cat /etc/mark"
+    script = (
+        "touch /mine-$SLURM_PROCID; i=0;"
+        " until test -e /mine-0 -a -e /mine-1 || test $i -ge 300; do sleep 0.1; i=$((i+1)); done;"
+        " ls -d /mine-* | wc -l; cat /etc/mark"
+    )
     for _ in range(2):
         done = rig.run(*words, "sh", "-c", script, PYXIS_PLUGIN_OPTIONS=setting)
         assert sorted(done.stdout.splitlines()) == ["2", "2", "version 1", "version 1"], done
