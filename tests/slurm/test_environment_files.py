@@ -104,8 +104,8 @@ def test_a_batch_script_names_its_environment(rig: Rig, door: Door, folder: Path
     script = folder / "job.sh"
     script.write_text("#!/bin/sh\n#SBATCH --environment=job\ncat /etc/mark; pwd; echo $ADDED\n")
     sbatch = "pyxis-sbatch" if door is WRAPPER else "sbatch"
-    done = rig.run(sbatch, "--parsable", f"--output={log}", "-w", "node1", str(script),
-                   EDF_PATH=str(folder))  # fmt: skip
+    done = rig.run(sbatch, "--parsable", f"--output={log}", f"--error={log}.err", "-w", "node1",
+                   str(script), EDF_PATH=str(folder))  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert rig.wait_for_job(done.stdout.strip()) == "COMPLETED", log.read_text()
     assert log.read_text().splitlines() == ["image", "/opt", f"{rig.user.pw_name}: yes, n"]

@@ -37,12 +37,15 @@ def submit(
     folder = rig.folder("het")
     lines = ["#!/bin/sh", *(f"#SBATCH {directive}" for directive in directives), body, ""]
     (folder / "het.sh").write_text("\n".join(lines).replace("SRUN", srun))
-    log = folder / "log"
-    done = rig.run("pyxis-sbatch", "--parsable", f"--output={log}", *words, str(folder / "het.sh"))
+    log, errors = folder / "log", folder / "errors"
+    # srun says it where a step has to wait until the one before has gone: beside, not in between.
+    words = (f"--output={log}", f"--error={errors}", *words)
+    done = rig.run("pyxis-sbatch", "--parsable", *words, str(folder / "het.sh"))
     if done.returncode:
         return done, []
     state = rig.wait_for_job(done.stdout.strip().partition(";")[0])
-    assert state == "COMPLETED", (state, log.read_text() if log.exists() else "")
+    texts = [path.read_text() for path in (log, errors) if path.exists()]
+    assert state == "COMPLETED", (state, texts)
     return done, log.read_text().splitlines()
 
 

@@ -51,7 +51,8 @@ def test_variables_are_those_of_srun_in_batch_scripts_too(rig: Rig, image: str) 
     log = rig.shared / "environment.out"
     script = rig.shared / "environment.sh"
     script.write_text("#!/bin/sh\nexec env\n")
-    words = ["pyxis-sbatch", "--parsable", f"--output={log}", "-n1", image, str(script)]
+    words = ["pyxis-sbatch", "--parsable", f"--output={log}", f"--error={log}.err", "-n1", image,
+             str(script)]  # fmt: skip
     done = rig.run(*words, FOO="bar", WHOSE="job", LC_ALL="C.UTF-8")
     assert rig.wait_for_job(done.stdout.strip()) == "COMPLETED", done.stderr
     step = rig.run("pyxis-srun", "-n1", image, "env", FOO="bar", WHOSE="job", LC_ALL="C.UTF-8")
@@ -76,7 +77,7 @@ def test_slurms_commands_work_inside_where_they_are_mounted(rig: Rig, image: str
     mounts = f"--container-mounts={HOST},/dev/null:{rig.base}/plugstack.conf"
     for name in ("slurm.conf", "cgroup.conf", "munge"):
         mounts += f",{rig.base}/{name}:{rig.base}/{name}"
-    done = rig.run("pyxis-sbatch", "--parsable", f"--output={log}", "-w", "node1,node2", "-N2",
-                   image, mounts, str(script))  # fmt: skip
+    done = rig.run("pyxis-sbatch", "--parsable", f"--output={log}", f"--error={log}.err",
+                   "-w", "node1,node2", "-N2", image, mounts, str(script))  # fmt: skip
     assert rig.wait_for_job(done.stdout.strip()) == "COMPLETED", log.read_text()
     assert sorted(log.read_text().split()) == ["all*", "image", "node1", "node2"]

@@ -10,6 +10,7 @@ import pytest
 
 from tests.slurm.images import make_image
 from tests.slurm.rig import Rig
+from tests.slurm.watching import meet
 
 pytestmark = pytest.mark.slurm
 
@@ -95,7 +96,10 @@ def test_a_name_that_a_running_container_has(
     flag = f"--container-name={name}"
     ready = rig.shared / f"ready-{name}"
     mount = f"--container-mounts={rig.shared}:/shared"
-    script = f"readlink /proc/self/ns/mnt > /shared/{ready.name}; sleep 30"
+    script = (
+        f"readlink /proc/self/ns/mnt > /shared/{ready.name}.new;"
+        f" mv /shared/{ready.name}.new /shared/{ready.name}; sleep 300"
+    )
     with rig.popen(*SRUN, image, flag, mount, "sh", "-c", script) as first:
         try:
             wait_for(ready)
@@ -115,7 +119,7 @@ def test_mounts_are_ignored_when_a_running_container_is_joined(
     flag = f"--container-name={name}"
     ready = rig.shared / f"ready-{name}"
     mount = f"--container-mounts={rig.shared}:/shared"
-    script = f"touch /shared/{ready.name}; sleep 30"
+    script = f"touch /shared/{ready.name}; sleep 300"
     with rig.popen(*SRUN, image, flag, mount, "sh", "-c", script) as first:
         try:
             wait_for(ready)
@@ -159,8 +163,9 @@ def test_the_last_of_several_tasks_saves(rig: Rig, image: str) -> None:
 
 def test_one_container_a_node_for_sixteen_tasks(rig: Rig, image: str) -> None:
     script = "echo $SLURMD_NODENAME $(readlink /proc/self/ns/mnt) $(readlink /proc/self/ns/user)"
-    done = rig.run("pyxis-srun", "-N4", "-n16", "--ntasks-per-node=4", image, "sh", "-c",
-                   f"{script}; sleep 1")  # fmt: skip
+    mount = f"--container-mounts={rig.folder('met')}:/met"
+    done = rig.run("pyxis-srun", "-N4", "-n16", "--ntasks-per-node=4", image, mount, "sh", "-c",
+                   f"{script}; {meet('/met', 16)}")  # fmt: skip
     lines = done.stdout.splitlines()
     assert len(lines) == 16, done.stderr
     assert len(set(lines)) == 4
@@ -208,7 +213,7 @@ def test_signals_reach_the_task_and_the_container_stays(
     with rig.popen(*words) as process:
         wait_for(ready)
         rig.run("scancel", "--signal=USR1", "--name", "traps")
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=60)
     assert (out, process.returncode) == ("image\n", 5), err
     assert ("saved container" in err) == bool(flags)
     assert rig.remains() == []
@@ -224,7 +229,7 @@ def test_a_step_whose_time_is_over_leaves_nothing(
     done = rig.run(*words, timeout=200)
     assert done.returncode != 0
     assert "TIME LIMIT" in done.stderr
-    assert rig.remains(within=15) == []
+    assert rig.remains() == []
 
 
 def test_several_programs_in_one_step(rig: Rig, image: str) -> None:
@@ -249,7 +254,8 @@ def test_a_batch_script_runs_in_the_image(rig: Rig, image: str, way: str) -> Non
     in_script = f"#SBATCH {image} -J inner --container-workdir=/opt\n"
     script = rig.shared / "job.sh"
     script.write_text(f"#!/bin/sh\n{in_script if way == 'in the script' else ''}{body}\npwd\n")
-    words = ["--parsable", f"--output={log}", "-w", "node1"]
+    # Beside it is what a busy machine may have to say of its own.
+    words = ["--parsable", f"--output={log}", f"--error={log}.err", "-w", "node1"]
     environ = {}
     if way == "variable":
         environ = {"PYXIS_CONTAINER_IMAGE": image.partition("=")[2]}
@@ -294,7 +300,6 @@ def test_components_of_a_step_have_images_of_their_own(
     done = rig.run(
         "salloc", "-Q", "-w", "node1", "-n1", ":", "-w", "node2", "-n1",
         "pyxis-srun", "-l", *flags[0], *mark, ":", *flags[1], *mark,
-        timeout=40,
     )  # fmt: skip
     assert sorted(done.stdout.splitlines()) == [f"0: {marks[0]}", f"1: {marks[1]}"], done.stderr
 
@@ -309,13 +314,14 @@ def test_components_of_a_step_that_srun_allocates_for(rig: Rig, image: str) -> N
 
 
 def test_an_array_runs_from_one_image_and_leaves_nothing(rig: Rig, image: str) -> None:
-    log = rig.folder("array")
+    log, errors = rig.folder("array"), rig.folder("array-errors")
     script = rig.shared / "array.sh"
     script.write_text(
         f"#!/bin/sh\n#SBATCH {image} -n1\necho $SLURM_ARRAY_TASK_ID $(cat /etc/mark)\n"
     )
-    done = rig.run("pyxis-sbatch", "--parsable", "--array=1-24", f"--output={log}/%a", str(script))
-    assert rig.wait_for_job(done.stdout.strip(), timeout=80) == "COMPLETED"
+    done = rig.run("pyxis-sbatch", "--parsable", "--array=1-24", f"--output={log}/%a",
+                   f"--error={errors}/%a", str(script))  # fmt: skip
+    assert rig.wait_for_job(done.stdout.strip(), timeout=180) == "COMPLETED"
     lines = sorted(path.read_text().strip() for path in log.iterdir())
     assert lines == sorted(f"{number} image" for number in range(1, 25))
     assert rig.remains() == []
@@ -331,9 +337,9 @@ def test_a_cancelled_step_leaves_nothing(rig: Rig, image: str, flags: tuple[str,
                    "sh", "-c", script) as process:  # fmt: skip
         wait_for(ready)
         rig.run("scancel", "--name", ready.name)
-        process.communicate(timeout=30)
+        process.communicate(timeout=60)
     assert process.returncode != 0, process.returncode
-    assert rig.remains(within=15) == []
+    assert rig.remains() == []
 
 
 def test_a_container_is_saved_of_a_step_that_is_cancelled(rig: Rig, image: str) -> None:
@@ -350,16 +356,16 @@ def test_a_container_is_saved_of_a_step_that_is_cancelled(rig: Rig, image: str) 
         for number in range(2):
             wait_for(folder / f"ready-{number}")
         rig.run("scancel", (folder / "id-0").read_text().strip())
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=60)
     assert process.returncode != 0
     wait_for(saved)
     listed = step(rig, f"--container-image={saved}", "cat", "/kept-0", "/kept-1")
     assert listed[1] == "kept\nkept", (listed, err)
-    assert rig.remains(within=15) == []
+    assert rig.remains() == []
 
 
 def wait_for(path: Path) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while not path.exists() or not path.parent.exists():
         assert time.monotonic() < deadline, f"no {path}"
         time.sleep(0.05)
