@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slurm
 SRUN, WRAPPER = "srun", "pyxis-srun"
 SH = ("/bin/sh", "-c")
 _FLAGS = "FLAGS"  # in a row's words: where the container flags stand; first if nowhere
-_OWN_LINES = re.compile(r"srun: (?!job \d+ |Force Term|StepId)(.*)")
+_OWN_LINES = re.compile(r"srun: (?!job \d+ |Job \d+ step|Step c|Force Term|StepId)(.*)")
 _NUMBERS = re.compile(r"node\d+|StepId=\S+|/proc/self/fd/\d+|/\S*/shared/\w+")
 
 
@@ -70,8 +70,9 @@ ROWS = [
     sh("killed", "kill -9 $$"),
     sh("terminated", "kill -TERM $$"),
     sh("interrupted", "kill -INT $$"),
-    sh("aborted", "kill -ABRT $$"),
-    sh("a fault", "kill -SEGV $$"),
+    # Without a core, which a container has another place for.
+    sh("aborted", "ulimit -c 0; kill -ABRT $$"),
+    sh("a fault", "ulimit -c 0; kill -SEGV $$"),
     sh("several statuses", "exit $((SLURM_PROCID * 3))", "-n4", own_lines=False),
     sh("several nodes' statuses", "exit $((SLURM_PROCID * 3))", "-N4", "-n4", own_lines=False),
     sh(
@@ -293,7 +294,7 @@ def run_sent(rig: Rig, program: str, flags: tuple[str, ...], row: Sent) -> tuple
         go.touch()
         assert process.stdout is not None
         out = process.stdout.read()
-        process.wait(timeout=30)
+        process.wait(timeout=60)
         return process.returncode, out, messages.all()
 
 
