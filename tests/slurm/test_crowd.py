@@ -114,10 +114,10 @@ def test_those_that_are_cancelled_leave_nothing(
         rig.run("scancel", array)
         for number, step in enumerate(running):
             rig.run("scancel", "--name", f"crowd{number}")
-            step.communicate(timeout=60)
+            step.communicate(timeout=200)
         rig.wait_for_job(array, timeout=120)
         rig.wait_until_idle()
-        assert rig.remains(within=20) == []
+        assert rig.remains() == []
         for number in range(1, NODES + 1):
             assert list(rig.node(number).rglob(".enroot.*")) == []
             for path in cached(rig, number):

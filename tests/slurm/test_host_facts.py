@@ -48,7 +48,7 @@ def groups_of_a_task(rig: Rig, *words: str) -> str:
             text = Path(f"/proc/{pid}/cgroup").read_text()
         finally:
             (folder / "go").touch()
-            step.communicate(timeout=30)
+            step.communicate(timeout=60)
     return re.sub(r"(job|step|task)_\d+", r"\1_N", text)
 
 
@@ -85,7 +85,7 @@ def test_hosts_are_named_without_scontrol(rig: Rig, door: Door) -> None:
 
 
 def wait_for(path: Path) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while not path.exists():
         assert time.monotonic() < deadline, f"no {path}"
         time.sleep(0.05)

@@ -120,7 +120,7 @@ def _under_slurm(rig: Rig, tools: Path, folder: Path, script: str, words: tuple[
     job = done.stdout.strip()
     assert job.isdigit(), done.stderr
     try:
-        state = rig.wait_for_job(job, timeout=60)
+        state = rig.wait_for_job(job, timeout=300)
     except TimeoutError as error:
         steps = rig.run("squeue", "-s").stdout
         rig.run("scancel", job)
@@ -138,11 +138,11 @@ def _in_pods(
     done = subprocess.run(
         [sys.executable, "-m", "tests.kubernetes.emulator.run", str(folder / script),
          f"--image={tools}", f"--target={target}", f"--job-id={JOB_ID}", "--argument=argument",
-         "--limit=90", *options],
+         "--limit=300", *options],
         cwd=TREE, user=rig.user.pw_uid, group=rig.user.pw_gid, extra_groups=[],
         env={"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "HOME": rig.user.pw_dir,
              "PYTHONDONTWRITEBYTECODE": "1"},
-        capture_output=True, text=True, timeout=120, check=False,
+        capture_output=True, text=True, timeout=360, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -44,7 +45,7 @@ def test_sixteen_tasks_have_one_mount_and_one_set_of_namespaces_a_node(
     script = (
         f"echo $SLURMD_NODENAME $(for n in {' '.join(kinds)}; do readlink /proc/self/ns/$n; done)"
         " $(stat -c %d /); touch /shared/at-$SLURM_PROCID; i=0;"
-        " until test -e /shared/go || test $i -ge 300; do sleep 0.1; i=$((i+1)); done"
+        " until test -e /shared/go || test $i -ge 600; do sleep 0.1; i=$((i+1)); done"
     )
     words = ("-N4", "-n16", "--ntasks-per-node=4", f"--container-image={image}")
     mount = f"--container-mounts={folder}:/shared"
@@ -54,7 +55,7 @@ def test_sixteen_tasks_have_one_mount_and_one_set_of_namespaces_a_node(
             servers = _servers(image)
         finally:
             (folder / "go").touch()
-            out, err = step.communicate(timeout=30)
+            out, err = step.communicate(timeout=60)
     assert len(out.splitlines()) == 16, err
     assert len(set(out.splitlines())) == NODES, out  # all four of a node say the same
     assert len(servers) == len(set(servers)) == NODES, servers
@@ -68,7 +69,10 @@ def _servers(image: Path) -> list[str]:
     found = []
     for process in filter(str.isdigit, os.listdir("/proc")):
         try:
-            fds = {os.readlink(path) for path in Path(f"/proc/{process}/fd").iterdir()}
+            fds = set()
+            for path in Path(f"/proc/{process}/fd").iterdir():
+                with suppress(FileNotFoundError):  # closed since
+                    fds.add(os.readlink(path))
             if str(image) in fds and any(path.endswith("/fuse") for path in fds):
                 found.append(os.readlink(f"/proc/{process}/ns/mnt"))
         except OSError:
@@ -77,7 +81,7 @@ def _servers(image: Path) -> list[str]:
 
 
 def _wait_for(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.05)
