@@ -54,7 +54,9 @@ class ScriptCommand:
         from pyxis_py.kubernetes.spec.job_reader import read_job
 
         allow = _check_codes(self.own.get("allow", []))
-        return read_job(self.words, self._read_script, os.environ, allow=allow)
+        # A shell's PWD may be another's: of a program that changed its directory.
+        environ = {**os.environ, "PWD": os.getcwd()}
+        return read_job(self.words, self._read_script, environ, allow=allow)
 
     def _read_script(self, path: str) -> str:
         if self._text is None:

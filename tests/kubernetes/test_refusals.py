@@ -196,3 +196,21 @@ def test_combinations_that_are_not_quite_the_same_are_noted(
 ) -> None:
     result = render(script("--gpus-per-node=8", "-N2"), target=target, gpu_api=gpu_api)
     assert code in {note.code for note in result.notes}
+
+
+@pytest.mark.parametrize(("options", "image", "code", "way_out"), [
+    ("--gpus=16", "ubuntu:1", "gpu-headroom", "name --nodes: without it a job has one pod; or"),
+    ("-N2 -c 200", "ubuntu:1", "cpu-headroom", "ask for less, or correct the profile"),
+    ("-n 4", "docker://nvcr.io/nvidia/x:1", "image-registry-separator",
+     "nvcr.io#nvidia/x:1, if nvcr.io is one"),
+])  # fmt: skip
+def test_warnings_tell_what_to_write_instead(
+    options: str, image: str, code: str, way_out: str
+) -> None:
+    (note,) = [note for note in render(script(options, image=image)).notes if note.code == code]
+    assert note.way_out.startswith(way_out)
+
+
+def test_pods_that_are_left_away_are_not_said_to_be_there() -> None:
+    notes = [note for note in render(script("-N4 -n2")).notes if note.option == "--nodes"]
+    assert [note.code for note in notes] == ["fewer-nodes"]

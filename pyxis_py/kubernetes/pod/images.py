@@ -50,7 +50,9 @@ def _reference(context: Context, match: re.Match[str]) -> tuple[str, str]:
     repository = match["repository"]
     if not match["registry"] and "." in repository.partition("/")[0] and "/" in repository:
         text = f"{repository} is looked for on {host}: a registry's name ends with #"
-        ledger.warn("image-registry-separator", option, text)
+        named, _, path = context.job.container.image.removeprefix("docker://").partition("/")
+        way_out = f"{named}#{path}, if {named} is one"
+        ledger.warn("image-registry-separator", option, text, way_out=way_out)
     if host == "docker.io" and "/" not in repository:
         repository = f"library/{repository}"
     registry = context.profile.registries.get(host, Registry())

@@ -46,6 +46,8 @@ def lay_out(job: JobSpec, node: NodeShape | None, ledger: Ledger) -> Layout:
         text = f"{len(tasks)} tasks do not need {nodes} nodes: {len(tasks)} pods"
         ledger.warn("fewer-nodes", "--nodes", text)
         nodes = len(tasks)
+    elif job.nodes and job.nodes_least == job.nodes:
+        ledger.render("--nodes", f"{job.nodes} pods, one for each node")
     gpus = gpus or _gpus_of_tasks(job, tasks, ledger)
     cpus = _cpus(job, max(tasks), gpus)
     memory = _memory(job, node, cpus, gpus, ledger)
@@ -56,7 +58,10 @@ def lay_out(job: JobSpec, node: NodeShape | None, ledger: Ledger) -> Layout:
             cpus, gpus = max(cpus, node.cpus), max(gpus, node.gpus)
             memory = memory or node.memory
             ledger.render("--exclusive", "a pod as large as the node")
-    _warn_of_too_much(node, cpus, memory, gpus, ledger)
+    way_out = "ask for less, or correct the profile"
+    if nodes == 1 and not job.nodes:
+        way_out = f"name --nodes: without it a job has one pod; or {way_out}"
+    _warn_of_too_much(node, (cpus, memory, gpus), way_out, ledger)
     whole = node is not None and node.gpus > 0 and gpus == node.gpus
     others = tuple(gres for gres in job.gres if gres.name != "gpu" and gres.count)
     return Layout(nodes, tasks, cpus, memory, gpus, gpu_type, others, whole)
@@ -67,8 +72,6 @@ def _nodes(job: JobSpec, ledger: Ledger) -> int:
         if job.nodes_least != job.nodes:
             text = f"{job.nodes} pods, the largest number asked for"
             ledger.approximate("nodes-range", "--nodes", text)
-        else:
-            ledger.render("--nodes", f"{job.nodes} pods, one for each node")
         return job.nodes
     if job.nodelist:
         return len(job.nodelist)
@@ -174,16 +177,17 @@ def _memory(job: JobSpec, node: NodeShape | None, cpus: int, gpus: int, ledger: 
 
 
 def _warn_of_too_much(
-    node: NodeShape | None, cpus: int, memory: int, gpus: int, ledger: Ledger
+    node: NodeShape | None, wanted: tuple[int, int, int], way_out: str, ledger: Ledger
 ) -> None:
     if node is None:
         return
+    cpus, memory, gpus = wanted
     asked = (
         ("cpu-headroom", "--cpus-per-task", cpus, node.cpus, "CPUs"),
         ("memory-headroom", "--mem", memory, node.memory, "MiB"),
         ("gpu-headroom", "--gpus-per-node", gpus, node.gpus, "GPUs"),
     )
-    for code, option, wanted, there, unit in asked:
-        if wanted > there:
-            text = f"{wanted} {unit}, but a pod can have {there}: it will stay pending"
-            ledger.warn(code, option, text, way_out="ask for less, or correct the profile")
+    for code, option, needed, there, unit in asked:
+        if needed > there:
+            text = f"{needed} {unit}, but a pod can have {there}: it will stay pending"
+            ledger.warn(code, option, text, way_out=way_out)

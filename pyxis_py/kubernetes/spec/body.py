@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pyxis_py.kubernetes.spec.assignments import Assignments
+from pyxis_py.kubernetes.spec.assignments import WORD_PART, Assignments
 
 COMMANDS: dict[str, tuple[str, str]] = {
     # command: code, what it would need
@@ -45,7 +45,7 @@ _BEFORE_COMMANDS = frozenset(
     ("then", "do", "else", "exec", "time", "if", "elif", "while", "until", "!", "nohup", "env")
 )
 _ASSIGNMENT = re.compile(r"\w+=")
-_VALUE = r"(?:=|\s+)(\"[^\"]*\"|'[^']*'|[^\s;|&)]+)"
+_VALUE = rf"(?:=|\s+)({WORD_PART}+)"
 _IMAGE = re.compile("--container-image" + _VALUE)
 _MOUNTS = re.compile("--container-mounts" + _VALUE)
 _MPI = re.compile("--mpi" + _VALUE)
@@ -95,21 +95,35 @@ def scan_body(text: str, first_line: int, environ: Mapping[str, str] | None = No
         commands = _command_names(line)
         findings += _commands(line, number, commands)
         if "srun" in commands or re.search(r"\bsrun\b", line):
+            variables.note(line.partition("srun")[0])
             findings += _srun_flags(line, number)
             for word in _IMAGE.findall(line):
                 image = variables.expand(word) or word.strip("\"'")
                 images.setdefault(image.replace("\\#", "#"), number)
             for word in _MOUNTS.findall(line):
-                value = variables.expand(word)
-                if value is None:
-                    text = f"--container-mounts={word}: what it stands for is known at run time"
+                known, unknown = _entries(word, variables)
+                if known:
+                    mounts.setdefault(",".join(known), number)
+                for entry in unknown:
+                    text = f"--container-mounts: what {entry} stands for is known at run time"
                     findings.append(Finding("srun-mounts", number, text, False))
-                else:
-                    mounts.setdefault(value, number)
         else:
             variables.note(line)
         findings += _settings(line, number)
     return Body(tuple(findings), tuple(images.items()), tuple(mounts.items()))
+
+
+def _entries(word: str, variables: Assignments) -> tuple[list[str], list[str]]:
+    """Return the mounts of a list that are known, and those that are not."""
+    whole = variables.expand(word)
+    if whole is not None:
+        return [whole], []
+    known: list[str] = []
+    unknown: list[str] = []
+    for part in word.replace('"', "").split(","):
+        entry = variables.expand(part)
+        (unknown if entry is None else known).append(part if entry is None else entry)
+    return known, unknown
 
 
 def _logical_lines(text: str, first_line: int) -> list[tuple[int, str]]:

@@ -25,7 +25,7 @@ from pyxis_py.command_lines.slurm_options import (
 from pyxis_py.kubernetes.spec import option_rules as rules
 from pyxis_py.kubernetes.spec.body import scan_body
 from pyxis_py.kubernetes.spec.jobspec import JobSpec
-from pyxis_py.kubernetes.spec.notes import REFUSALS, Ledger, Note, RefusedError
+from pyxis_py.kubernetes.spec.notes import ALLOWABLE, REFUSALS, Ledger, Note, RefusedError
 from pyxis_py.kubernetes.spec.slurm_lists import (
     ConstraintError,
     parse_array,
@@ -317,15 +317,31 @@ def _read_container(job: JobSpec, environ: Mapping[str, str], ledger: Ledger) ->
             values = [value for value in values if value not in wrong]
 
 
-_KNOWN = ("HOME", "USER", "LOGNAME")
+_KNOWN = ("HOME", "USER", "LOGNAME", "PWD")
+
+
+def _known_variables(job: JobSpec, environ: Mapping[str, str]) -> dict[str, str]:
+    """Return variables that the script will find set, as far as they are known here."""
+    known = {name: environ[name] for name in _KNOWN if name in environ}
+    if job.chdir.startswith("/"):
+        known["PWD"] = job.chdir
+    if job.container.workdir or job.container.image:
+        directory = known.pop("PWD", "")  # the script starts in the container's
+    else:
+        directory = known.get("PWD", "")
+    found = {"SLURM_JOB_NAME": job.name, "SLURM_SUBMIT_DIR": directory,
+             "SLURM_JOB_ACCOUNT": job.account, "SLURM_JOB_QOS": job.qos}  # fmt: skip
+    return {**known, **{name: value for name, value in found.items() if value}}
 
 
 def _read_body(job: JobSpec, body_line: int, environ: Mapping[str, str], ledger: Ledger) -> JobSpec:
-    known = {name: environ[name] for name in _KNOWN if name in environ}
-    body = scan_body(job.script, body_line, known)
+    body = scan_body(job.script, body_line, _known_variables(job, environ))
     for finding in body.findings:
         if finding.refusal:
-            ledger.refuse(finding.code, "", finding.text, line=finding.line)
+            way_out = REFUSALS[finding.code]
+            if finding.code in ALLOWABLE:
+                way_out += f"; --allow {finding.code} if it is never run"
+            ledger.refuse(finding.code, "", finding.text, line=finding.line, way_out=way_out)
         else:
             ledger.warn(finding.code, "", finding.text, line=finding.line)
     image = job.container.image

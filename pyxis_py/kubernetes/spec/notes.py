@@ -86,7 +86,7 @@ REFUSALS: dict[str, str] = {
 ALLOWABLE = frozenset({
     "licenses", "begin", "bb", "array-throttle", "nested-sbatch", "pty", "x11", "salloc", "sattach",
     "srun-bcast", "sacct", "sbcast", "mpi-server", "nodelist-superset", "time-over-partition",
-    "container-save",
+    "container-save", "srun-option",
 })  # fmt: skip
 """Refusals after which a job without the thing refused still makes sense: `--allow CODE`."""
 

@@ -78,6 +78,14 @@ def test_images_of_srun(line: str, images: list[str]) -> None:
     ("srun --container-image=$IMAGE x\nIMAGE=a", "$IMAGE"),
     ("srun --container-image=${IMAGE:-b} x", "b"),
     ("U=/$USER\nsrun --container-image=a$U x", "a/user1"),
+    ("R=a\nsrun --container-image=\"$R\"/'b':2 x", "a/b:2"),
+    ("IMAGE=a\nIMAGE+=/b\nsrun --container-image=$IMAGE x", "$IMAGE"),
+    ("IMAGE=a\nIMAGE=\"$Y\"/b\nsrun --container-image=$IMAGE x", "$IMAGE"),
+    ("R=a\nIMAGE=\"$R\"/b\nsrun --container-image=$IMAGE x", "a/b"),
+    ("I=a\nfor I in b c; do\nsrun --container-image=$I x", "$I"),
+    ("I=a\nI=(b c)\nsrun --container-image=$I x", "$I"),
+    ("I=a; srun --container-image=$I x", "a"),
+    ("if x; then I=a; fi\nsrun --container-image=$I x", "a"),
 ])  # fmt: skip
 def test_images_that_variables_of_the_script_name(lines: str, image: str | None) -> None:
     body = scan_body(lines, 1, {"USER": "user1"})
@@ -89,6 +97,26 @@ def test_mounts_of_srun() -> None:
     assert [mounts for mounts, _ in scan_body(lines, 1).mounts] == [
         "/data:/d,/data/x", "/data:/d",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("lines", "mounts", "unknown"), [
+    ('D=/d\nsrun --container-mounts="$D":/a,\'/b\':/c x', ["/d:/a,/b:/c"], []),
+    ("srun --container-mounts=/a:/a,$X:/b,/c x", ["/a:/a,/c"], ["$X:/b"]),
+    ('srun --container-mounts "$X/$Y:/b" x', [], ["$X/$Y:/b"]),
+    ("srun --container-mounts=$PWD:/w,$(pwd)/d:/d,`pwd`:/e x", ["/s:/w,/s/d:/d,/s:/e"], []),
+    ('D="$(pwd)"/d\nsrun --container-mounts=$D x', ["/s/d"], []),
+    ("cd /x\nsrun --container-mounts=$PWD:/w x", [], ["$PWD:/w"]),
+    ("cd /x && srun --container-mounts=$PWD:/w x", [], ["$PWD:/w"]),
+    ("OUT=$(srun --container-mounts=/a:/b x)", ["/a:/b"], []),
+])  # fmt: skip
+def test_mounts_of_which_some_are_known_at_run_time(
+    lines: str, mounts: list[str], unknown: list[str]
+) -> None:
+    body = scan_body(lines, 1, {"PWD": "/s"})
+    assert [found for found, _ in body.mounts] == mounts
+    assert [finding.text for finding in body.findings if finding.code == "srun-mounts"] == [
+        f"--container-mounts: what {entry} stands for is known at run time" for entry in unknown
+    ]
 
 
 def test_flags_that_the_launcher_refuses_are_found_before() -> None:

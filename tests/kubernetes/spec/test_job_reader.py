@@ -254,3 +254,22 @@ def test_two_steps_cannot_mount_different_things_at_one_place() -> None:
     assert "mount-twice" in {note.code for note in rendering.notes}
     (mount,) = (row for row in container(rendering)["volumeMounts"] if row["mountPath"] == "/data")
     assert mount["subPath"] == "a"
+
+
+@pytest.mark.parametrize(("options", "sources"), [
+    ("-J train", ["/r/train", "/home/me", "/submit"]),
+    ("-J train -D /work", ["/r/train", "/home/me", "/work"]),
+])  # fmt: skip
+def test_mounts_of_srun_may_name_variables_that_slurm_sets(
+    options: str, sources: list[str]
+) -> None:
+    line = "srun --container-mounts=/r/$SLURM_JOB_NAME:/a,$HOME:/b,${SLURM_SUBMIT_DIR}:/c x\n"
+    environ = {"HOME": "/home/me", "PWD": "/submit"}
+    job, _ = read(f"#!/bin/sh\n#SBATCH {options}\n{line}", environ=environ)
+    assert [mount.source for mount in job.container.mounts] == sources
+
+
+def test_a_finding_in_the_body_tells_how_to_go_on() -> None:
+    _, ledger = read("#!/bin/sh\ncat <<END\nsrun --pty bash\nEND\n")
+    (note,) = [note for note in ledger.notes if note.kind == "refused"]
+    assert note.way_out == "use kubectl exec -it; --allow pty if it is never run"
