@@ -160,7 +160,7 @@ class MksquashfsWriter:
 def _complaint(text: str) -> str:
     """What mksquashfs says is wrong: it stands above its usage or a list, or else at the end."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    marked = [line for line in lines if line.startswith(("mksquashfs:", "FATAL ERROR"))]
+    marked = [line for line in lines if line.partition(":")[0].endswith(("mksquashfs", "ERROR"))]
     return (marked or lines[-1:] or [""])[0]
 
 
