@@ -67,6 +67,7 @@ _EXPORTS = {
     "filter_program": "enroot_py.linux.seccomp",
     "import_image": "enroot_py.operations.import_image",
     "info": "enroot_py.operations.info",
+    "is_mount_option": "enroot_py.plan.mount_options",
     "load": "enroot_py.operations.load",
     "load_settings": "enroot_py.settings",
     "parse_mount": "enroot_py.plan.fstab",
@@ -135,6 +136,7 @@ if TYPE_CHECKING:
     from enroot_py.operations.start import start as start
     from enroot_py.plan.fstab import Mount as Mount
     from enroot_py.plan.fstab import parse_mount as parse_mount
+    from enroot_py.plan.mount_options import is_mount_option as is_mount_option
     from enroot_py.plan.spec import StartSpec as StartSpec
     from enroot_py.record import NamedTuple as NamedTuple
     from enroot_py.settings import Settings as Settings

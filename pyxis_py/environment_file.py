@@ -185,7 +185,7 @@ def find_file(name: str, environ: Mapping[str, str], *, cwd: str) -> str:
         path = os.path.join(cwd, os.path.expanduser(name))
         if os.path.isfile(path):
             return os.path.realpath(path)
-        raise NotFoundError(f"--environment: no such file: {path}")
+        raise NotFoundError(f"--environment: no such file: {path}", hint=_near(name, path))
     if name in (".", ".."):
         raise UsageError(f"--environment: not a name: {name!r}")
     folders = environ.get("EDF_PATH") or os.path.join(environ.get("HOME", "/"), ".edf")
@@ -196,6 +196,16 @@ def find_file(name: str, environ: Mapping[str, str], *, cwd: str) -> str:
     raise NotFoundError(
         f"--environment: no file {name}{SUFFIX}", hint=f"looked for it in {folders} (EDF_PATH)"
     )
+
+
+def _near(name: str, path: str) -> str:
+    if os.path.isdir(path):
+        return "it is a folder"
+    if os.path.isfile(path + SUFFIX):
+        return f"there is {name}{SUFFIX}"
+    if "/" not in name:
+        return f"as {name.removesuffix(SUFFIX)} it is looked for in the folders of EDF_PATH"
+    return ""
 
 
 def _parse(path: str) -> dict[str, Any]:
@@ -224,7 +234,7 @@ def _build(path: str, values: dict[str, Any], environ: Mapping[str, str]) -> Env
             raise UsageError(f"{path}: unknown key {key!r}", hint="known: " + ", ".join(KEYS))
         if not isinstance(value, KEYS[key]):
             kinds = " or ".join(KINDS[kind] for kind in KEYS[key])
-            raise UsageError(f"{path}: {key}: expected {kinds}, got {value!r}")
+            raise UsageError(f"{path}: {key}: expected {kinds}, got {_shown(value)}")
 
     def expand(key: str, text: str) -> str:
         return _expand(text, environ, f"{path}: {key}")
@@ -244,11 +254,15 @@ def _build(path: str, values: dict[str, Any], environ: Mapping[str, str]) -> Env
     )
 
 
+def _shown(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else repr(value)
+
+
 def _strings(path: str, key: str, values: object) -> list[str]:
     found = values.get(key, []) if isinstance(values, dict) else values
     items = [found] if isinstance(found, str) else found
     if not isinstance(items, list) or not all(isinstance(item, str) for item in items):
-        raise UsageError(f"{path}: {key}: expected strings, got {items!r}")
+        raise UsageError(f"{path}: {key}: expected strings, got {_shown(items)}")
     return items
 
 
@@ -258,7 +272,7 @@ def _variables(path: str, values: dict[str, Any]) -> list[tuple[str, str]]:
         if not _NAME.match(name):
             raise UsageError(f"{path}: env: not a variable name: {name!r}")
         if not isinstance(value, str) or "\0" in value:
-            raise UsageError(f"{path}: env.{name}: expected a string, got {value!r}")
+            raise UsageError(f"{path}: env.{name}: expected a string, got {_shown(value)}")
         _check_references(value, f"{path}: env.{name}")
         variables.append((name, value))
     return variables
@@ -275,7 +289,8 @@ def _flatten(path: str, prefix: str, table: dict[str, Any]) -> list[tuple[str, s
             text = str(value).lower() if isinstance(value, bool) else str(value)
             found.append((name.removeprefix("annotations."), text))
         else:
-            raise UsageError(f"{path}: {name}: expected a string, got {value!r}")
+            kinds = "a string, a number, or true or false"
+            raise UsageError(f"{path}: {name}: expected {kinds}, got {_shown(value)}")
     return found
 
 

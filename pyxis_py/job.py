@@ -26,13 +26,18 @@ _WITHHELD = frozenset(
         "PATH", "LD_LIBRARY_PATH", "LD_PRELOAD",
         # Identity of one task; the container is for all of them.
         "SLURM_PROCID", "SLURM_LOCALID", "SLURM_TASK_PID", "PMIX_RANK", "PMI_FD", "PMI_RANK",
-        # The site's, not the user's to choose.
+    }
+)  # fmt: skip
+"""Variables of the job that enroot and its hooks do not see."""
+
+SITE_SETTINGS = frozenset(
+    {
         "ENROOT_LIBRARY_PATH", "ENROOT_SYSCONF_PATH", "ENROOT_RUNTIME_PATH", "ENROOT_CACHE_PATH",
         "ENROOT_DATA_PATH", "ENROOT_TEMP_PATH", "ENROOT_ZSTD_OPTIONS", "ENROOT_TRANSFER_RETRIES",
         "ENROOT_CONNECT_TIMEOUT", "ENROOT_MAX_CONNECTIONS", "ENROOT_ALLOW_HTTP",
     }
 )  # fmt: skip
-"""Variables of the job that enroot and its hooks do not see."""
+"""Settings that are the site's under Slurm, not the user's to choose."""
 
 _YES = {True: "y", False: "n"}
 
@@ -71,7 +76,7 @@ class JobFacts(NamedTuple):
 
 
 def enroot_environ(
-    arguments: Arguments, config: PluginConfig, job: JobFacts, path: str
+    arguments: Arguments, config: PluginConfig, job: JobFacts, path: str, *, own: bool = False
 ) -> dict[str, str]:
     """Return the environment in which enroot and its hooks work for a step.
 
@@ -80,8 +85,10 @@ def enroot_environ(
         config: the site's settings.
         job: the step.
         path: the PATH to look programs up in: the daemon's or the launcher's, not the job's.
+        own: whoever runs the step is the site, too.
     """
-    environ = {name: value for name, value in job.environ.items() if name not in _WITHHELD}
+    withheld = _WITHHELD if own else _WITHHELD | SITE_SETTINGS
+    environ = {name: value for name, value in job.environ.items() if name not in withheld}
     environ["PATH"] = path
     environ["SLURM_JOB_UID"] = str(job.uid)
     environ["SLURM_JOB_GID"] = str(job.gid)

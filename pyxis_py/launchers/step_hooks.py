@@ -186,4 +186,5 @@ class StepHooks:
 
     def _request(self, *extra: tuple[str, str]) -> bytes:
         assert self._job is not None
+        extra = (("settings", "own"), *extra)
         return encode_request(self._job, words=self._words, options=self._options, extra=extra)

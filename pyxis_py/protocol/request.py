@@ -7,7 +7,7 @@ import sys
 
 from enroot_py import UsageError
 from pyxis_py.args import RawValue, ignored_without_container, parse_arguments
-from pyxis_py.job import JobFacts, enroot_environ
+from pyxis_py.job import SITE_SETTINGS, JobFacts, enroot_environ
 from pyxis_py.options import OPTIONS
 from pyxis_py.plugin_config import parse_plugin_config
 from pyxis_py.protocol.records import VERSION, Records, decode_records
@@ -34,6 +34,7 @@ class Request:
         job: the step.
         arguments: what was asked, the environment definition file included.
         overrides: variables that the environment definition file sets, as written there.
+        own: whoever runs the step is the site, too: there is no Slurm.
         annotations: variables by which hooks see that file's annotations.
         tell: as given.
     """
@@ -54,6 +55,7 @@ class Request:
             raise UsageError(
                 "The plugin and the Python package are not of one version", hint=_REBUILD
             )
+        self.own = self.records.first("settings") == "own"
         self.config = parse_plugin_config(self.records.all("word"))
         self.job = _job_facts(self.records)
         given = _given_flags(self.records, self.job)
@@ -98,7 +100,7 @@ class Request:
         from enroot_py import load_settings
 
         path = os.environ.get("PATH") or _PATH
-        environ = enroot_environ(self.arguments, self.config, self.job, path)
+        environ = enroot_environ(self.arguments, self.config, self.job, path, own=self.own)
         return load_settings({**environ, **self.annotations})
 
 
@@ -178,9 +180,19 @@ class Log:
             self.listener(text)
 
 
-def describe(error: EnrootError, log: Log) -> tuple[str, ...]:
-    """Return an error as lines for the user: what, what to try, and the log behind it."""
+def describe(error: EnrootError, log: Log, request: Request | None) -> tuple[str, ...]:
+    """Return an error as lines for the user: what, what to try, and the log behind it.
+
+    Args:
+        error, log: what there is to tell.
+        request: of which it came; None if it could not be read.
+    """
     lines = [str(error), *(line for line in error.hint.split("\n") if line)]
+    lines += [
+        f"steps of Slurm have {name} from enroot.conf alone, not from the job"
+        for name in sorted(SITE_SETTINGS)
+        if name in error.hint and request is not None and not request.own
+    ]
     behind = [*log.lines, *read_log().splitlines()]
     if behind:
         lines.append("the log of what failed:")

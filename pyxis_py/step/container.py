@@ -91,6 +91,8 @@ def obtain_image(
 
         return Image(get_image(config.importer, plan.image, settings.environment))
     if plan.origin != URI:
+        if os.path.isdir(plan.image):
+            raise NotFoundError(f"--container-image: a folder, not a file: {plan.image}")
         if not os.path.isfile(plan.image):
             raise NotFoundError(
                 f"--container-image: no such file on this node: {plan.image}",

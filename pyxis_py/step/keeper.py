@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-from enroot_py import EnrootError, ExistsError, set_log_sink
+from enroot_py import EnrootError, ExistsError, UsageError, set_log_sink
 from pyxis_py.protocol.news import News, news_of_step
 from pyxis_py.protocol.records import Answer, encode_answer, encode_records
 from pyxis_py.protocol.request import Log, Request, describe, ignored_lines, read_log
@@ -51,6 +51,7 @@ def _start(request: Request, log: Log, news: News) -> tuple[Answer, Started | No
     settings = request.settings()
     folder = find_folder(request.config.runtime_path, request.job.environ)
     plan = _plan(request, settings)
+    plan = plan._replace(messages=plan.messages + _look_at_place(plan.save))
     scratch = ""
     if request.config.cache_policy == "never" and plan.origin == "uri":
         scratch = scratch_folder(folder, request.job)
@@ -83,6 +84,23 @@ def _start(request: Request, log: Log, news: News) -> tuple[Answer, Started | No
         _undo(plan, request, settings, scratch)
         raise
     return answer._replace(logs=(*plan.messages, *logs), infos=tuple(log.warnings)), started
+
+
+def _look_at_place(path: str) -> tuple[str, ...]:
+    """Return a line if saving can only fail as things stand: hours may pass until then.
+
+    Raises:
+        UsageError: for a folder.
+    """
+    if not path:
+        return ()
+    if os.path.isdir(path):
+        raise UsageError(f"--container-save: a folder, not a file: {path}")
+    folder = os.path.dirname(path)
+    if os.access(folder, os.W_OK | os.X_OK):
+        return ()
+    why = "cannot be written to" if os.path.isdir(folder) else "is not there"
+    return (f"--container-save: {folder} {why} yet; it has to be when the step ends",)
 
 
 def _plan(request: Request, settings: Settings) -> StepPlan:
@@ -199,7 +217,7 @@ def _answer(plan: StepPlan, started: Started, request: Request, scratch: str) ->
 
 
 def _serve_start(data: bytes, log: Log) -> None:
-    started, line_fd, joins = None, LINE_FD, 1
+    request, started, line_fd, joins = None, None, LINE_FD, 1
     try:
         request = Request(data, tell=_tell)
         joins = request.records.number("joins", 1)
@@ -208,14 +226,14 @@ def _serve_start(data: bytes, log: Log) -> None:
             line_fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         answer, started = start(request, log)
     except EnrootError as error:
-        answer = Answer("error", describe(error, log), (), ())
+        answer = Answer("error", describe(error, log, request), (), ())
     except OSError as error:
         answer = Answer("error", (f"{error.strerror}: {error.filename}",), (), ())
     _write_answer(encode_answer(answer))
     if started is None:
         os.write(LINE_FD, b"\0")
         return
-    lingers = bool(request.records.first("linger"))
+    lingers = request is not None and bool(request.records.first("linger"))
     mounts_fd = _hold_mounts(started.pid) if lingers else -1
     _keep(started, line_fd, joins)
     if lingers:
@@ -280,11 +298,12 @@ def _serve_simple(
     verb: Callable[[Request], tuple[list[tuple[str, str]], list[str]]], data: bytes, log: Log
 ) -> None:
     """Serve a verb that returns answer records and lines about what failed."""
+    request = None
     try:
         request = Request(data, tell=_tell)
         pairs, failed = verb(request)
     except EnrootError as error:
-        pairs, failed = [], list(describe(error, log))
+        pairs, failed = [], list(describe(error, log, request))
     status = "error" if failed else "ok"
     errors = [("error", line) for line in failed]
     _write_answer(encode_records([("status", status), *errors, *pairs], end=True))

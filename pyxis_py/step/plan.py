@@ -6,7 +6,7 @@ enroot_create_start_config().
 
 from __future__ import annotations
 
-from enroot_py import ExistsError, Mount, NotFoundError, UsageError
+from enroot_py import ExistsError, Mount, NotFoundError, UsageError, is_mount_option
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -259,7 +259,9 @@ def _absolute(path: str, job: JobFacts, *, flag: str) -> str:
             f"{flag}: {path} is relative, and the job's working directory is not known",
             hint="give an absolute path",
         )
-    return f"{job.cwd}/{path}"
+    while path.startswith("./"):
+        path = path[2:].lstrip("/")
+    return f"{job.cwd}/{path}" if path not in ("", ".") else job.cwd
 
 
 def _plan_mounts(arguments: Arguments, job: JobFacts) -> tuple[Mount, ...]:
@@ -296,7 +298,20 @@ def _messages(arguments: Arguments, action: str, job: JobFacts, maker: int) -> t
         )
     if action == JOIN and arguments.mounts:
         lines.append("--container-mounts is ignored: the container is running already")
+    elif job.environ.get("SLURM_NODEID", "0") == "0":
+        lines += [line for entry in arguments.mounts for line in _unknown_flags(entry)]
     return tuple(lines)
+
+
+def _unknown_flags(entry: MountEntry) -> list[str]:
+    """Return a line for each flag that does nothing: one meant to forbid something would not."""
+    if entry.source[0] not in "./" or any(flag in entry.options for flag in _SQUASHFS_FLAGS):
+        return []
+    return [
+        f"mount {entry.source}:{entry.target}: {option!r} is no flag of mounts, and has no effect"
+        for option in entry.options
+        if not is_mount_option(option) and not option.startswith("x-")
+    ]
 
 
 def rc_local_mount(path: str) -> Mount:

@@ -97,6 +97,11 @@ def _check(request: Request) -> Outcome:
         return [("log", line) for line in ignored_lines(arguments)], []
     if not arguments.image:
         return [], []
+    hint = _cut_reference(arguments.image) if request.records.first("context") == "sbatch" else ""
+    if hint:
+        raise UsageError(
+            f"--container-image={arguments.image} is a registry, not an image", hint=hint
+        )
     job = request.job._replace(cwd=request.job.cwd or working_folder())
     origin, uri = locate_image(arguments, request.config, job)
     if origin != URI or uri.startswith(_WITHOUT_DIGEST):
@@ -104,6 +109,16 @@ def _check(request: Request) -> Outcome:
             return [("log", f"{arguments.image} is no image of a registry: it has no digest")], []
         return [], []
     return _resolve(request, uri)
+
+
+def _cut_reference(image: str) -> str:
+    """Tell what to do if all of a reference is its registry: sbatch ends a line's words at #."""
+    name, _, port = image.partition(":")
+    if "/" in image or "#" in image or "." not in name.strip("."):
+        return ""
+    if port.isdecimal() or name.endswith((".io", ".com")):
+        return "in an #SBATCH line # begins a comment: write REGISTRY\\#IMAGE"
+    return ""
 
 
 def _resolve(request: Request, uri: str) -> Outcome:

@@ -93,6 +93,23 @@ def test_a_file_that_is_not_there_is_looked_for_where_the_hint_says(tmp_path: Pa
     assert str(tmp_path) in caught.value.hint
 
 
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("./near", "there is ./near.toml"),
+        ("./folder.toml", "it is a folder"),
+        ("other.toml", "as other it is looked for in the folders of EDF_PATH"),
+        ("./other.toml", ""),
+    ],
+)
+def test_what_may_have_been_meant(tmp_path: Path, name: str, hint: str) -> None:
+    (tmp_path / "near.toml").write_text("")
+    (tmp_path / "folder.toml").mkdir()
+    with pytest.raises(NotFoundError) as caught:
+        load_environment(name, {}, cwd=str(tmp_path))
+    assert caught.value.hint == hint
+
+
 def test_files_win_over_their_bases(tmp_path: Path) -> None:
     write(
         tmp_path, "base",

@@ -195,6 +195,41 @@ def test_saving_and_starting_from_what_was_saved(machine: Machine) -> None:
     assert again.stdout == "0\n1\n"
 
 
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        ("none/x.sqsh", "{folder}/none is not there yet; it has to be when the step ends"),
+        ("/usr/x.sqsh", "/usr cannot be written to yet; it has to be when the step ends"),
+    ],
+)
+def test_what_cannot_be_saved_is_told_of_before_hours_pass(
+    machine: Machine, place: str, said: str
+) -> None:
+    done = machine.run(f"--container-save={place}", "sh", "-c", "echo now >&2")
+    before, _, after = done.stderr.partition("now\n")
+    assert f"pyxis: --container-save: {said.format(folder=machine.folder)}\n" == before
+    assert "cannot save container" in after
+    assert "--output" not in after and "--force" not in after
+    done = machine.run(f"--container-save={machine.folder}", "echo", "ran")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert f"--container-save: a folder, not a file: {machine.folder}" in done.stderr
+
+
+def test_the_users_own_settings_count_where_there_is_no_site(
+    machine: Machine, tmp_path: Path
+) -> None:
+    done = machine.run("--container-name=own", "true", ENROOT_DATA_PATH=str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["pyxis_own"]
+    words = ("enroot", "remove", "-f", "pyxis_own")
+    assert machine.call(*words, ENROOT_DATA_PATH=str(tmp_path)).returncode == 0
+
+
+def test_a_folder_is_no_image(machine: Machine) -> None:
+    done = machine.call("pyxis", "run", "--container-image=.", "true")
+    assert f"--container-image: a folder, not a file: {machine.folder}\n" in done.stderr
+
+
 def test_errors_say_what_and_what_to_do(machine: Machine) -> None:
     done = machine.call("pyxis", "run", "--container-image=/nosuch.sqsh", "true")
     assert done.returncode == 1

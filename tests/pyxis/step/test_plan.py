@@ -118,7 +118,7 @@ def test_only_a_container_that_is_not_kept_starts_straight_from_its_image(
     ("image", "expected"),
     [
         ("/a.sqsh", (FILE, "/a.sqsh")),
-        ("./a.sqsh", (FILE, "/work/dir/./a.sqsh")),
+        ("./a.sqsh", (FILE, "/work/dir/a.sqsh")),
         ("../a", (FILE, "/work/dir/../a")),
         ("ubuntu:24.04", (URI, "docker://ubuntu:24.04")),
         ("nvcr.io#nvidia/pytorch:1", (URI, "docker://nvcr.io#nvidia/pytorch:1")),
@@ -193,7 +193,7 @@ def test_relative_paths_need_a_folder_to_count_from() -> None:
     ("text", "expected"),
     [
         ("/a:/b:ro", Mount("/a", "/b", "none", ("x-create=auto", "rbind", "ro"))),
-        ("./a:/b", Mount("/work/dir/./a", "/b", "none", ("x-create=auto", "rbind"))),
+        ("./a:/b", Mount("/work/dir/a", "/b", "none", ("x-create=auto", "rbind"))),
         ("tmpfs:/t:size=1M", Mount("tmpfs", "/t", "tmpfs", ("x-create=dir", "size=1M"))),
         ("/a.sqsh:/d:sqsh", Mount("/a.sqsh", "/d", "squashfs", ("x-create=dir",))),
         ("/a:/d:ro+squashfs", Mount("/a", "/d", "squashfs", ("x-create=dir", "ro"))),
@@ -247,6 +247,35 @@ def test_enroot_works_in_the_jobs_environment_but_for_what_is_the_sites() -> Non
         "ENROOT_CACHE_PATH": "/store", "PYXIS_RUNTIME_PATH": "/run/pyxis",
         "PYXIS_VERSION": environ["PYXIS_VERSION"],
     }  # fmt: skip
+
+
+def test_whoever_runs_a_step_himself_is_the_site() -> None:
+    job = JOB._replace(environ={"PATH": "/evil", "ENROOT_DATA_PATH": "/mine", "PMI_RANK": "0"})
+    environ = enroot_environ(Arguments(image="/i"), SITE, job, "/bin", own=True)
+    assert environ["ENROOT_DATA_PATH"] == "/mine"
+    assert environ["PATH"] == "/bin"
+    assert "PMI_RANK" not in environ
+
+
+@pytest.mark.parametrize(
+    ("text", "node", "said"),
+    [
+        ("/a:/b:r0", "0", ["mount /a:/b: 'r0' is no flag of mounts, and has no effect"]),
+        ("/a:/b:ro:z", "0", ["mount /a:/b: 'ro:z' is no flag of mounts, and has no effect"]),
+        ("/a:/b:r0", "1", []),
+        ("/a:/b:ro+rslave+nosuid+x-create=file+x-mine", "0", []),
+        ("/a.sqsh:/b:sqsh+errors=panic", "0", []),
+        ("tmpfs:/b:size=1M", "0", []),
+        ("umount:/b", "0", []),
+    ],
+)
+def test_a_flag_of_mounts_that_does_nothing_is_told_of_by_one_node(
+    text: str, node: str, said: list[str]
+) -> None:
+    """Who misspells `ro` has something that can be written to."""
+    job = JOB._replace(environ={"SLURM_NODEID": node})
+    arguments = Arguments(image="/i", mounts=(parse_mount_entry(text),))
+    assert list(plan_step(arguments, SITE, job).messages) == said
 
 
 @pytest.mark.parametrize(
