@@ -1,7 +1,7 @@
 """What variables of a script stand for, as far as its text tells: `IMAGE=nvcr.io#nvidia/pytorch`.
 
-Nothing is executed: command substitutions, arrays and loops leave a variable unknown, and of
-several assignments the last one before the line counts.
+Nothing is executed: command substitutions and loops leave a variable unknown, and of several
+assignments the last one before the line counts. Of an array, all of it is known or nothing.
 
 Pure. Source: POSIX, Shell Command Language, 2.6.2.
 """
@@ -13,7 +13,13 @@ from collections.abc import Mapping
 
 WORD_PART = r"(?:\"[^\"]*\"|'[^']*'|\\.|\$\([^()]*\)|[^\s;&|)<>\"'\\])"
 """A part of a word of a shell: a quoted text, a command, or any other character."""
-_ASSIGNMENT = re.compile(rf"(?:^|[\s;&({{])([A-Za-z_]\w*)(\+?)=({WORD_PART}*)", re.ASCII)
+_ASSIGNMENT = re.compile(
+    rf"(?:^|[\s;&({{])([A-Za-z_]\w*)(\+?)=(\((?:{WORD_PART}|\s)*\)|{WORD_PART}*)", re.ASCII
+)
+_OPEN = re.compile(r"(?:^|[\s;&])[A-Za-z_]\w*\+?=(?:(\()[^()]*|(\")[^\"]*)\Z", re.ASCII)
+_USE = re.compile(
+    r"\"?\$\{([A-Za-z_]\w*)\[[@*]\]\}\"?|\$([A-Za-z_]\w*)|\$\{([A-Za-z_]\w*)\}", re.ASCII
+)
 _PART = re.compile(r"'([^']*)'|\"([^\"]*)\"|\\(.)|([^'\"\\]+)")
 _REFERENCE = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)(?::?([-=])([^{}$]*))?\})", re.ASCII)
 _DEFAULT = re.compile(r":\s+\"?\$\{([A-Za-z_]\w*):?=([^{}$]*)\}", re.ASCII)
@@ -24,24 +30,53 @@ _HERE = re.compile(r"\$\(pwd\)|`pwd`")
 _MOVE = re.compile(r"(?:^|[\s;&|({])(?:cd|pushd|popd)(?:$|[\s;&|)])")
 
 
+def end_of_open_word(line: str) -> str:
+    """Return what ends an assignment that goes on in the next line: `)`, `"`, or "" for none."""
+    match = _OPEN.search(line)
+    if match is None:
+        return ""
+    return ")" if match[1] else '"'
+
+
 class Assignments:
     """The variables that lines have set so far."""
 
     def __init__(self, known: Mapping[str, str]) -> None:
         self._values = dict(known)
+        self._arrays: dict[str, str] = {}
 
     def note(self, line: str) -> None:
         """Take in the assignments of one line."""
         for name, default in _DEFAULT.findall(line):
             self._values.setdefault(name, default)
         for name, more, value in _ASSIGNMENT.findall(line):
-            expanded = None if more or value.startswith("(") else self.expand(value)
-            if expanded is None:
-                self._values.pop(name, None)
-            else:
-                self._values[name] = expanded
+            if value.startswith("("):
+                self._note_array(name, more, self.substitute(value[1:-1]))
+                continue
+            expanded = self.expand(value)
+            before = self._values.pop(name, None) if more else ""
+            self._values.pop(name, None)
+            self._arrays.pop(name, None)
+            if expanded is not None and before is not None:
+                self._values[name] = before + expanded
         for name in (*_LOOP.findall(line), *(["PWD"] if _MOVE.search(line) else [])):
             self._values.pop(name, None)
+
+    def _note_array(self, name: str, more: str, text: str) -> None:
+        before = self._arrays.pop(name, None) if more else ""
+        self._values.pop(name, None)
+        if before is not None:
+            self._arrays[name] = f"{before} {' '.join(text.split())}".strip()
+
+    def substitute(self, line: str) -> str:
+        """Return a line with the values of variables that are known, and the others as they are."""
+
+        def replace(match: re.Match[str]) -> str:
+            array, plain, braced = match.groups()
+            value = self._arrays.get(array) if array else self._values.get(plain or braced)
+            return match[0] if value is None else value
+
+        return _USE.sub(replace, line)
 
     def expand(self, text: str) -> str | None:
         """Return a word without its quotes, with values for variables; None if one is unknown."""

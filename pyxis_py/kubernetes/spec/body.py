@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pyxis_py.kubernetes.spec.assignments import WORD_PART, Assignments
+from pyxis_py.kubernetes.spec.assignments import WORD_PART, Assignments, end_of_open_word
 
 COMMANDS: dict[str, tuple[str, str]] = {
     # command: code, what it would need
@@ -94,8 +94,11 @@ def scan_body(text: str, first_line: int, environ: Mapping[str, str] | None = No
             continue
         commands = _command_names(line)
         findings += _commands(line, number, commands)
-        if "srun" in commands or re.search(r"\bsrun\b", line):
-            variables.note(line.partition("srun")[0])
+        findings += _settings(line, number)
+        before = line.partition("srun")[0]
+        variables.note(line if before == line or before.count('"') % 2 else before)
+        line = variables.substitute(line)
+        if re.search(r"\bsrun\b", line):
             findings += _srun_flags(line, number)
             for word in _IMAGE.findall(line):
                 image = variables.expand(word) or word.strip("\"'")
@@ -107,9 +110,6 @@ def scan_body(text: str, first_line: int, environ: Mapping[str, str] | None = No
                 for entry in unknown:
                     text = f"--container-mounts: what {entry} stands for is known at run time"
                     findings.append(Finding("srun-mounts", number, text, False))
-        else:
-            variables.note(line)
-        findings += _settings(line, number)
     return Body(tuple(findings), tuple(images.items()), tuple(mounts.items()))
 
 
@@ -127,21 +127,30 @@ def _entries(word: str, variables: Assignments) -> tuple[list[str], list[str]]:
 
 
 def _logical_lines(text: str, first_line: int) -> list[tuple[int, str]]:
-    """Join lines that end in a backslash; each has the number of its first one."""
+    """Join lines that end in a backslash or in the middle of an assignment.
+
+    Each has the number of its first one.
+    """
     if not first_line:
         return []
     lines: list[tuple[int, str]] = []
     continued = False
+    end = ""  # of an assignment of several lines
     for number, line in enumerate(text.splitlines(), start=1):
         if number < first_line:
             continue
-        ends = line.endswith("\\")
-        part = line[:-1] if ends else line
-        if continued:
+        part = line.removesuffix("\\")
+        if end == ")" and part.lstrip().startswith("#"):
+            continue
+        if continued or end:
             lines[-1] = (lines[-1][0], lines[-1][1] + " " + part)
         else:
             lines.append((number, part))
-        continued = ends
+        continued = part != line
+        if not end and not lines[-1][1].lstrip().startswith("#"):
+            end = end_of_open_word(lines[-1][1])
+        elif end and end in part:
+            end = ""
     return lines
 
 

@@ -365,7 +365,8 @@ def _add_mounts(job: JobSpec, mounts: Sequence[tuple[str, int]], ledger: Ledger)
         try:
             entries = parse_arguments([RawValue(row, check_text(text))], {}).mounts
         except UsageError as error:
-            ledger.refuse("invalid-value", "--container-mounts", str(error), line=line)
+            said = str(error).removeprefix("--container-mounts: ")
+            ledger.refuse("invalid-value", "--container-mounts", said, line=line)
             continue
         for entry in entries:
             same = [mount for mount in job.container.mounts if mount.target == entry.target]

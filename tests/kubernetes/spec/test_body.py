@@ -79,7 +79,8 @@ def test_images_of_srun(line: str, images: list[str]) -> None:
     ("srun --container-image=${IMAGE:-b} x", "b"),
     ("U=/$USER\nsrun --container-image=a$U x", "a/user1"),
     ("R=a\nsrun --container-image=\"$R\"/'b':2 x", "a/b:2"),
-    ("IMAGE=a\nIMAGE+=/b\nsrun --container-image=$IMAGE x", "$IMAGE"),
+    ("IMAGE=a\nIMAGE+=/b\nsrun --container-image=$IMAGE x", "a/b"),
+    ("IMAGE=$X\nIMAGE+=/b\nsrun --container-image=$IMAGE x", "$IMAGE"),
     ("IMAGE=a\nIMAGE=\"$Y\"/b\nsrun --container-image=$IMAGE x", "$IMAGE"),
     ("R=a\nIMAGE=\"$R\"/b\nsrun --container-image=$IMAGE x", "a/b"),
     ("I=a\nfor I in b c; do\nsrun --container-image=$I x", "$I"),
@@ -90,6 +91,41 @@ def test_images_of_srun(line: str, images: list[str]) -> None:
 def test_images_that_variables_of_the_script_name(lines: str, image: str | None) -> None:
     body = scan_body(lines, 1, {"USER": "user1"})
     assert [found for found, _ in body.images] == [image or "nvcr.io#a/b:25.06"]
+
+
+_ARGS = "--container-image=a --container-mounts=/d:/e"
+
+
+@pytest.mark.parametrize("lines", [
+    f'A="{_ARGS}"\nsrun $A x',
+    'I=a\nA="--container-image=$I"\nA+=" --container-mounts=/d:/e"\nsrun -N1 ${A} x',
+    f'A=({_ARGS})\nsrun "${{A[@]}}" x',
+    ('D=/d\nA=(\n  --container-image=a # the "newest"\n  # it is (old)\n'
+     '  --container-mounts="$D:/e"\n)\nsrun ${A[*]} x'),
+    'A=(-N1)\nA+=(--container-image=a)\nA+=( --container-mounts=/d:/e )\nsrun "${A[@]}" x',
+    'A="\n  --container-image=a\n  --container-mounts=/d:/e\n"\nsrun $A x',
+    'A=" \\\n  --container-image=a \\\n  --container-mounts=/d:/e"\nsrun $A x',
+    f'L="srun {_ARGS}"\n$L x',
+])  # fmt: skip
+def test_options_of_srun_may_come_from_a_variable(lines: str) -> None:
+    body = scan_body(lines, 1)
+    assert [found for found, _ in body.images] == ["a"]
+    assert [found for found, _ in body.mounts] == ["/d:/e"]
+
+
+@pytest.mark.parametrize("lines", [
+    'A="--pty"\nsrun $A x', "A=(-N1)\nA+=(--pty)\nsrun ${A[@]} x",
+])  # fmt: skip
+def test_what_a_variable_asks_for_is_found(lines: str) -> None:
+    assert [finding.code for finding in scan_body(lines, 1).findings] == ["pty"]
+
+
+@pytest.mark.parametrize("lines", [
+    'A=(-a)\nA=$(x)\nsrun "${A[@]}" --x', "A=(--pty)\nA=(-N1)\nsrun ${A[@]} x",
+    "A+=(--pty)\nA=b\nsrun ${A[@]} x", 'echo "open\nsbatch" x\nA="unclosed\ntrue',
+])  # fmt: skip
+def test_what_a_variable_does_not_stand_for_any_more(lines: str) -> None:
+    assert [f.code for f in scan_body(lines, 1).findings if f.code == "pty"] == []
 
 
 def test_mounts_of_srun() -> None:

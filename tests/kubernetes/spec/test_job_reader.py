@@ -273,3 +273,11 @@ def test_a_finding_in_the_body_tells_how_to_go_on() -> None:
     _, ledger = read("#!/bin/sh\ncat <<END\nsrun --pty bash\nEND\n")
     (note,) = [note for note in ledger.notes if note.kind == "refused"]
     assert note.way_out == "use kubectl exec -it; --allow pty if it is never run"
+
+
+def test_a_wrong_mount_of_srun_is_refused_with_its_line() -> None:
+    _, ledger = read("#!/bin/sh\n\nsrun --container-mounts=/r/a:b:/c x\n")
+    (note,) = [note for note in ledger.notes if note.kind == "refused"]
+    assert (note.line, note.option, note.text) == (
+        3, "--container-mounts", "not a mount target: 'b'",
+    )  # fmt: skip
