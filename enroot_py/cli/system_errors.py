@@ -23,6 +23,7 @@ _HINTS = {
     errno.EAGAIN: "a limit on processes (ulimit -u) or on a cgroup may be too small",
     errno.ESTALE: "the file server forgot the file; try again",
     errno.ENAMETOOLONG: "choose a shorter name",
+    errno.EFBIG: "a limit on the size of files: ulimit -f, or the file system's own",
 }
 
 
@@ -45,11 +46,20 @@ def explain(error: OSError) -> EnrootError:
     code = error.errno or 0
     reason = error.strerror or (os.strerror(code) if code else str(error))
     names = [_text(name) for name in (error.filename, error.filename2) if name is not None]
+    if code == errno.ENOENT and not names and not _has_folder():
+        return UnsupportedError("The current folder was removed", hint="cd to another one")
     message = ": ".join([reason, " -> ".join(names)] if names else [reason])
     kind: type[EnrootError] = StoreError if names else UnsupportedError
     if code in (errno.ENOSPC, errno.EDQUOT):
         kind = SpaceError
     return kind(message, hint=_HINTS.get(code, ""))
+
+
+def _has_folder() -> bool:
+    try:
+        return bool(os.getcwd())
+    except OSError:
+        return False
 
 
 def _text(name: object) -> str:

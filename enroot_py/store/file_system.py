@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from errno import EACCES, EDQUOT, EIO, ENOSPC, EPERM, EROFS, ESTALE
+from errno import EACCES, EDQUOT, EFBIG, EIO, ENOSPC, EPERM, EROFS, ESTALE
 
 from enroot_py.errors import EnrootError, SpaceError, StoreError
 from enroot_py.settings import format_size as format_size
@@ -25,7 +25,7 @@ NETWORK_KINDS = (
 )  # fmt: skip
 """Types of file systems that several machines may share."""
 
-_NAMED = (EACCES, EPERM, EROFS, ESTALE, EIO)
+_NAMED = (EACCES, EPERM, EROFS, ESTALE, EIO, EFBIG)
 
 
 class FileSystem(NamedTuple):
@@ -144,8 +144,9 @@ def explaining(path: str, *, stage: str, setting: str) -> Iterator[None]:
             cause = "No space left" if error.errno == ENOSPC else "Disk quota exceeded"
             raise space_error(path, stage=stage, setting=setting, cause=cause) from error
         if error.errno in _NAMED:
+            limit = "files are limited in size (ulimit -f, or by the file system); "
             raise StoreError(
                 f"{error.strerror} while {stage}: {error.filename or path}",
-                hint=f"{setting} may point elsewhere",
+                hint=f"{limit if error.errno == EFBIG else ''}{setting} may point elsewhere",
             ) from error
         raise

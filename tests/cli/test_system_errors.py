@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from pathlib import Path
 
 import pytest
 
@@ -27,6 +28,7 @@ from enroot_py.errors import EnrootError, SpaceError, StoreError, UnsupportedErr
          "Cannot allocate memory", "memory limit"),
         (OSError(errno.EAGAIN, None), UnsupportedError,
          "Resource temporarily unavailable", "processes"),
+        (OSError(errno.EFBIG, "File too large"), UnsupportedError, "File too large", "ulimit -f"),
         (OSError("odd"), UnsupportedError, "odd", ""),
     ],
 )  # fmt: skip
@@ -38,3 +40,13 @@ def test_errors_name_the_file_and_the_remedy(
     assert str(found) == message
     assert hint in found.hint
     assert bool(hint) == bool(found.hint)
+
+
+def test_a_removed_current_folder_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    missing = FileNotFoundError(errno.ENOENT, "No such file or directory")
+    assert str(explain(missing)) == "No such file or directory"
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+    assert str(explain(missing)) == "The current folder was removed"

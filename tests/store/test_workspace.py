@@ -158,6 +158,7 @@ def test_of_eight_writers_one_wins_and_the_file_is_whole(tmp_path: Path, way: st
         (errno.ENOSPC, SpaceError),
         (errno.EDQUOT, SpaceError),
         (errno.EROFS, StoreError),
+        (errno.EFBIG, StoreError),
         (errno.ESTALE, StoreError),
     ],
 )
