@@ -97,7 +97,8 @@ _IGNORED: dict[str, tuple[str, ...]] = {
     _NOTHING: (
         "accel-bind", "acctg-freq", "bcast-exclude", "compress:optional", "container-digest",
         "container-import-timeout", "context", "container-mount-home:none",
-        "container-readonly:none", "container-unshare", "container-writable:none", "cpu-freq", "disable-status,X:none",
+        "container-readonly:none", "container-unshare", "container-writable:none", "cpu-freq",
+        "disable-status,X:none",
         "gpu-freq", "gres-flags", "msg-timeout", "network", "no-container-entrypoint:none",
         "no-container-mount-home:none", "no-container-remap-root:none", "profile",
         "propagate:optional", "resv-ports:optional", "send-libs:optional", "slurmd-debug",
