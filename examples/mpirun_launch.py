@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Run the ranks of an MPI program in one container a node, with mpirun instead of srun.
 
-    mpirun -n 8 examples/mpirun_launch.py --container-image=IMAGE.sqsh -- ./solver input
+    mpirun -n 8 examples/mpirun_launch.py --container-image=./IMAGE.sqsh -- ./solver input
 
 mpirun starts this script for every rank. The first one of a node leaves a process behind that
 drives the hooks of the step; every rank connects to that and becomes a task in the container, under
@@ -90,6 +90,8 @@ def main(words: list[str]) -> None:
 
 
 if __name__ == "__main__":
+    if "--" not in sys.argv or "PMIX_NAMESPACE" not in os.environ:
+        sys.exit(__doc__)
     try:
         main(sys.argv[1:])
     except EnrootError as error:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Run a function in containers with submitit, on Slurm or without it.
 
-    examples/submitit_launch.py FOLDER NODES IMAGE.sqsh [MOUNT…]
+    examples/submitit_launch.py FOLDER NODES ./IMAGE.sqsh [MOUNT…]
 
 submitit runs one task a node, which drives the hooks of the node's container itself; processes in
 that container call the function. FOLDER has to be on a file system that the nodes share, and the
@@ -54,7 +54,8 @@ class InContainer:
     def run(self, command: list[str], *, node: int) -> list[int]:
         """Drive the hooks on a node; return the exit statuses of the container's processes."""
         number = int(os.environ.get("SLURM_JOB_ID", os.getpid()))
-        job = pyxis_py.JobFacts(os.getuid(), os.getgid(), number, 0, local_tasks=self.processes)
+        tasks = self.processes
+        job = pyxis_py.JobFacts(os.getuid(), os.getgid(), number, 0, tasks, tasks, os.getcwd())
         with pyxis_py.StepHooks(news=print) as hooks:
             hooks.post_opt(pyxis_py.read_flags(self.flags), os.environ)
             for line in hooks.user_init(job):
@@ -89,4 +90,6 @@ def main(folder: str, nodes: int, image: str, mounts: list[str]) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) < 4:
+        sys.exit(__doc__)
     main(sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4:])

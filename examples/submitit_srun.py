@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Run a function in tasks of Slurm with submitit, inside a container, without the plugin.
 
-    examples/submitit_srun.py FOLDER IMAGE.sqsh [MOUNT…]
+    examples/submitit_srun.py FOLDER ./IMAGE.sqsh [MOUNT…]
 
 submitit writes a batch script that calls `srun`; a shell function gives it ours instead, with the
 container flags. With the plugin `slurm_srun_args` alone would do. FOLDER has to be on a file system
@@ -37,4 +37,6 @@ def main(folder: str, image: str, mounts: list[str]) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) < 3:
+        sys.exit(__doc__)
     main(sys.argv[1], sys.argv[2], sys.argv[3:])

@@ -200,6 +200,37 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
 
 
 @pytest.mark.kernel
+@pytest.mark.parametrize("words", [(), ("./image.sqsh",), ("./image.sqsh", "2")])
+@pytest.mark.parametrize(
+    "name", ["hooks_launch", "mpirun_launch", "submitit_launch", "submitit_srun"]
+)
+def test_an_example_that_is_called_wrongly_says_how(
+    machine: Machine, name: str, words: tuple[str, ...]
+) -> None:
+    if (name, len(words)) == ("submitit_srun", 2):
+        words = ()
+    done = machine.call(sys.executable, str(EXAMPLES / f"{name}.py"), *words)
+    assert done.returncode == 1
+    assert f"examples/{name}.py" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.kernel
+@pytest.mark.parametrize(
+    ("image", "status", "said"),
+    [("./image.sqsh", 0, ""), ("image.sqsh", 1, "./image.sqsh is the file")],
+)
+def test_an_image_counts_from_where_the_example_was_called(
+    machine: Machine, image: str, status: int, said: str
+) -> None:
+    words = (str(EXAMPLES / "hooks_launch.py"), image, "2", "cat", "/etc/mark")
+    done = machine.call(sys.executable, *words)
+    assert (done.returncode, done.stdout) == (status, "" if status else "image\n" * 2)
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.kernel
 def test_mpirun_starts_ranks_in_one_container(machine: Machine) -> None:
     script = "echo $OMPI_COMM_WORLD_RANK/$PMIX_RANK $(cat /etc/mark) $(readlink /proc/self/ns/mnt)"
     done = machine.mpirun(3, f"--container-image={machine.image}", "--", "sh", "-c", script)
