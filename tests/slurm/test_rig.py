@@ -73,18 +73,33 @@ def running(rig: Rig, node: int, *words: str) -> Iterator[subprocess.Popen[bytes
     try:
         yield process
     finally:
+        # Before it catches the signal squashfuse would leave its mount behind.
+        deadline = time.monotonic() + 60
+        while "squashfuse" in words and not catches_sigterm(process):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
         process.send_signal(signal.SIGTERM)
         os.close(other_fd)
-        process.wait(timeout=20)
+        process.wait(timeout=60)
+
+
+def catches_sigterm(process: subprocess.Popen[bytes]) -> bool:
+    """Whether a process has a handler of SIGTERM, or has ended."""
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    caught = int(status.partition("SigCgt:")[2].split()[0], 16)
+    return process.poll() is not None or bool(caught >> (signal.SIGTERM - 1) & 1)
 
 
 def wait_for_remains(rig: Rig, mark: str) -> list[str]:
     """Wait until something is seen that the mark is in; return all that is seen then."""
-    deadline = time.monotonic() + 20
-    while not any(mark in line for line in rig.remains(within=0)):
-        assert time.monotonic() < deadline, rig.remains(within=0)
+    deadline = time.monotonic() + 60
+    # One look and not two: a process that becomes another program has no words for a moment.
+    while True:
+        seen = rig.remains(within=0)
+        if any(mark in line for line in seen):
+            return seen
+        assert time.monotonic() < deadline, seen
         time.sleep(0.05)
-    return rig.remains(within=0)
 
 
 @pytest.mark.parametrize("node", [LOGIN, 2])
@@ -169,14 +184,14 @@ def test_a_stopped_cluster_is_gone_with_what_ran_on_it(rig: Rig) -> None:
         flags = (f"--container-image={other.base}/image.sqsh", f"--container-mounts={other.shared}")
         script = f"touch {ready}; exec sleep 603"
         with other.popen("srun", *flags, "sh", "-c", script) as step:
-            deadline = time.monotonic() + 30
+            deadline = time.monotonic() + 60
             while not ready.exists():
                 assert time.monotonic() < deadline and step.poll() is None
                 time.sleep(0.05)
             try:
                 alive = other.survivors(within=0)
                 other.stop()
-                step.communicate(timeout=30)
+                step.communicate(timeout=180)  # it may look for its controller for long
             finally:
                 step.kill()  # which would wait for its step for ever
     finally:
