@@ -9,7 +9,8 @@ Source: kubernetes.io, "Garbage Collection"; docs/adr/0067.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from enroot_py import EnrootError, NotFoundError
@@ -32,6 +33,9 @@ from pyxis_py.kubernetes.access.resources import (
 from pyxis_py.kubernetes.cluster.hold import send_command
 from pyxis_py.kubernetes.cluster.jobs import Job, read_job_object
 
+_ANSWERS = (0.2, 0.5, 1.0)
+"""Seconds to wait, and wait again, for what the server makes of an interrupted request."""
+
 
 @dataclass(frozen=True, slots=True)
 class Submission:
@@ -41,8 +45,16 @@ class Submission:
     warnings: tuple[str, ...]
 
 
-def submit(client: ClusterClient, manifests: Sequence[Object]) -> Submission:
+def submit(
+    client: ClusterClient,
+    manifests: Sequence[Object],
+    *,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Submission:
     """Create a job's objects in their order.
+
+    Args:
+        sleep: waits; for tests.
 
     Raises:
         ExistsError: if a name is taken; nothing is left behind then.
@@ -57,7 +69,9 @@ def submit(client: ClusterClient, manifests: Sequence[Object]) -> Submission:
         failed = _without_secrets(error, manifests, left)
     except BaseException:
         # Ctrl-C as well: a job that nobody knows the number of must not stay.
-        roll_back(client, created)
+        roll_back(
+            client, [*created, *_in_flight(client, manifests[len(created) :], created, sleep)]
+        )
         raise
     if failed is not None:
         # Out here it does not drag along the error that it stands for.
@@ -76,6 +90,31 @@ def _create_all(client: ClusterClient, manifests: Sequence[Object], created: lis
             raise UnreachableError(text, hint=error.hint) from error
         created.append({**manifest, "metadata": made["metadata"]})
         _hold(client, created[-1])
+
+
+def _in_flight(
+    client: ClusterClient,
+    missing: Sequence[Object],
+    created: Sequence[Object],
+    sleep: Callable[[float], None],
+) -> list[Object]:
+    """Return the object whose creation was interrupted, if the server made it all the same.
+
+    Only where others of the job were made before: they show that the name is this job's.
+    """
+    if not created or not missing:
+        return []
+    metadata = missing[0]["metadata"]
+    for pause in _ANSWERS:
+        sleep(pause)
+        try:
+            made = client.get(resource_of(missing[0]), metadata["namespace"], metadata["name"])
+        except NotFoundError:
+            continue
+        except EnrootError:
+            return []
+        return [{**missing[0], "metadata": made["metadata"]}]
+    return []
 
 
 def _without_secrets(

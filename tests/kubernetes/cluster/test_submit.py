@@ -145,8 +145,34 @@ def test_ctrl_c_leaves_nothing_behind(python: ClusterClient, server: ApiServer) 
 
     python.create = create  # type: ignore[method-assign]
     with pytest.raises(KeyboardInterrupt):
-        submit(python, render(SCRIPT).manifests)
+        submit(python, render(SCRIPT).manifests, sleep=lambda seconds: None)
     assert server.objects.objects == {}
+
+
+@pytest.mark.parametrize("late", [1, 2])
+def test_ctrl_c_while_the_server_works_leaves_nothing_behind(
+    python: ClusterClient, server: ApiServer, monkeypatch: pytest.MonkeyPatch, late: int
+) -> None:
+    """The request was on its way already: the object appears afterwards."""
+    rendered = render(script("-p flat"))
+    create, under_way, slept = python.create, [], []
+
+    def interrupted(made: Object, *, dry_run: bool = False) -> Object:
+        if made["kind"] == "JobSet":
+            under_way.append(made)
+            raise KeyboardInterrupt
+        return create(made, dry_run=dry_run)
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        if len(slept) == late:
+            create(under_way.pop())
+
+    monkeypatch.setattr(python, "create", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        submit(python, rendered.manifests, sleep=sleep)
+    assert not server.objects.objects
+    assert len(slept) == late
 
 
 def test_a_name_that_is_taken_touches_nothing_of_the_other(
