@@ -29,7 +29,7 @@ def container_flags(
     save: str = "",
     env: Iterable[str] = (),
     environment: str = "",
-    **switches: bool | None,
+    **others: bool | float | str | Iterable[str] | None,
 ) -> list[str]:
     """Return container flags as words.
 
@@ -37,34 +37,60 @@ def container_flags(
         image, workdir, name, save, environment: as the flags of these names take them.
         mounts: as the items of --container-mounts.
         env: names of variables of the job that win over those of the image.
-        switches: mount_home, remap_root, entrypoint, writable, entrypoint_log, …: True and False as
-            the flag and its opposite; None leaves the site's setting.
+        others: mount_home, remap_root, entrypoint, writable, entrypoint_log: True and False as the
+            flag and its opposite; gpus, device, unshare, digest, import_timeout: as the flags take
+            them, or a list of items. None leaves what the site has set.
 
     Raises:
-        UsageError: for a switch that there is not.
+        UsageError: for a name or a value that there is not.
     """
     words = []
     for flag, value in (
         ("container-image", image), ("container-workdir", workdir), ("container-name", name),
         ("container-save", save), ("environment", environment),
-        ("container-mounts", ",".join(mounts)), ("container-env", ",".join(env)),
+        ("container-mounts", _items("mounts", mounts)), ("container-env", _items("env", env)),
     ):  # fmt: skip
         if value:
             words.append(f"--{flag}={value}")
-    for switch, wanted in switches.items():
+    for other, wanted in others.items():
         if wanted is not None:
-            words.append(_switch(switch, wanted))
+            words.append(_flag(other, wanted))
     return words
 
 
-def _switch(name: str, wanted: bool) -> str:
+def _items(name: str, items: Iterable[str]) -> str:
+    return ",".join(check_words(name, items))
+
+
+def check_words(name: str, words: Iterable[str]) -> list[str]:
+    """Return words as a list.
+
+    Raises:
+        UsageError: for a text, whose letters would be taken for words, and for what is no text.
+    """
+    if isinstance(words, str | bytes):
+        raise UsageError(f"{name}: expected a list of texts, got {words!r}")
+    listed = [os.fspath(word) if isinstance(word, os.PathLike) else word for word in words]
+    for word in listed:
+        if not isinstance(word, str):
+            raise UsageError(f"{name}: expected a list of texts, got {word!r} in it")
+    return listed
+
+
+def _flag(name: str, wanted: bool | float | str | Iterable[str]) -> str:
     positive = f"container-{name.replace('_', '-')}"
-    negative = {"container-writable": "container-readonly"}.get(positive, f"no-{positive}")
-    flag = positive if wanted else negative
-    option = find_option(flag)
-    if option is None or option.takes_argument:
-        raise UsageError(f"There is no switch {name}={wanted}")
-    return f"--{flag}"
+    if isinstance(wanted, bool):
+        negative = {"container-writable": "container-readonly"}.get(positive, f"no-{positive}")
+        flag = positive if wanted else negative
+        option = find_option(flag)
+        if option is not None and not option.takes_argument:
+            return f"--{flag}"
+    else:
+        option = find_option(positive)
+        if option is not None and option.takes_argument:
+            text = str(wanted) if isinstance(wanted, str | int | float) else _items(name, wanted)
+            return f"--{positive}={text}"
+    raise UsageError(f"There is no flag of containers {name}={wanted!r}")
 
 
 def launch_command(
@@ -82,11 +108,23 @@ def launch_command(
         nodes, tasks_per_node: the size of the step.
         srun_options: further options of srun.
         container: as for `container_flags`.
+
+    Raises:
+        UsageError: for arguments that cannot be.
     """
+    command, srun_options = check_command(command), check_words("srun_options", srun_options)
     flags = container_flags(**container)  # type: ignore[arg-type]
     size = [f"--nodes={nodes}", f"--ntasks-per-node={tasks_per_node}"]
     size.append(f"--ntasks={nodes * tasks_per_node}")
     return [sys.executable, "-c", _WRAPPER, *size, *srun_options, *flags, *command]
+
+
+def check_command(command: Sequence[str]) -> list[str]:
+    """Return a command's words; raises UsageError if it has none, or is a text."""
+    words = check_words("command", command)
+    if not words:
+        raise UsageError("command: nothing to run")
+    return words
 
 
 def launch(
@@ -107,7 +145,7 @@ def launch(
         launcher: "srun", "local", or "auto": srun where there is one.
         srun_options: further options of srun.
         environ: the job's environment; this process's if None.
-        container: image, mounts, workdir, name, save, env, environment and the switches; see
+        container: image, mounts, workdir, name, save, env, environment and further flags; see
             `container_flags`.
 
     Raises:
@@ -116,6 +154,7 @@ def launch(
     """
     if launcher not in ("auto", "srun", "local"):
         raise UsageError(f"There is no launcher {launcher!r}", hint="expected auto, srun or local")
+    command = check_command(command)
     if launcher == "auto":
         launcher = "srun" if shutil.which("srun") else "local"
     if launcher == "srun":

@@ -224,4 +224,6 @@ def become(program: str, words: Sequence[str]) -> int:
         os.execvp(program, [program, *words])
     except OSError as error:
         sys.stderr.write(f"pyxis: error: cannot execute {program}: {error.strerror}\n")
+        if isinstance(error, FileNotFoundError):
+            tell("`pyxis run` needs no Slurm")
         return 127

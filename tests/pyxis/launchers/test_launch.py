@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -30,6 +32,12 @@ from pyxis_py.launchers.launch import container_flags
         ({"remap_root": True}, ["--container-remap-root"]),
         ({"mount_home": False}, ["--no-container-mount-home"]),
         ({"entrypoint_log": True}, ["--container-entrypoint-log"]),
+        ({"gpus": "all", "digest": "print"}, ["--container-gpus=all", "--container-digest=print"]),
+        ({"unshare": ["net", "ipc"]}, ["--container-unshare=net,ipc"]),
+        ({"device": ("nvidia.com/gpu=0",)}, ["--container-device=nvidia.com/gpu=0"]),
+        ({"import_timeout": 90}, ["--container-import-timeout=90"]),
+        ({"import_timeout": None}, []),
+        ({"mounts": [Path("/a")]}, ["--container-mounts=/a"]),
     ],
 )  # fmt: skip
 def test_arguments_become_flags(given: dict[str, object], expected: list[str]) -> None:
@@ -50,6 +58,29 @@ def test_switches_that_there_are_not(switch: str, wanted: bool) -> None:
 def test_a_flag_with_a_value_is_no_switch() -> None:
     with pytest.raises(UsageError, match="unshare"):
         pyxis_py.launch(["true"], launcher="local", unshare=True)
+
+
+@pytest.mark.parametrize(
+    ("command", "container", "message"),
+    [
+        ("true", {}, "command: expected a list of texts, got 'true'"),
+        ([], {}, "command: nothing to run"),
+        (["echo", 1], {}, "got 1 in it"),
+        (["true"], {"mounts": "/a:/a"}, "mounts: expected a list of texts"),
+        (["true"], {"env": "FOO"}, "env: expected a list of texts"),
+        (["true"], {"writable": "no"}, "no flag of containers writable='no'"),
+        (["true"], {"unshare": [1]}, "unshare: expected a list of texts"),
+        (["true"], {"srun_options": "-l"}, "srun_options: expected a list of texts"),
+    ],
+)
+def test_values_of_another_type_are_refused(
+    command: object, container: dict[str, object], message: str
+) -> None:
+    """A text was run letter by letter, and "no" meant yes."""
+    with pytest.raises(UsageError, match=re.escape(message)):
+        pyxis_py.launch(command, launcher="srun", **container)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=re.escape(message)):
+        pyxis_py.launch_command(command, **container)  # type: ignore[arg-type]
 
 
 def test_the_words_for_srun() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -313,3 +315,14 @@ def test_a_slurm_that_cannot_be_asked_has_the_options_that_are_known(fake_srun: 
     assert read_options("srun") == built_in_options("srun")
     fake_srun.unlink()
     assert read_options("srun") == built_in_options("srun")
+
+
+def test_who_has_no_slurm_is_told_what_needs_none() -> None:
+    script = "import sys; from pyxis_py.launchers.srun import become; sys.exit(become('srun', []))"
+    done = subprocess.run(
+        [sys.executable, "-c", script], env={"PATH": "/nowhere"}, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 127
+    assert "cannot execute srun" in done.stderr
+    assert "`pyxis run` needs no Slurm" in done.stderr
