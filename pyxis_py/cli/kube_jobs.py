@@ -123,6 +123,10 @@ def _number(cluster: Cluster, job: Job, reference: JobReference, node: int | Non
     from pyxis_py.kubernetes.cluster.listing import array_indices
 
     if not job.is_array:
+        if node is not None and node >= job.nodes:
+            last = job.nodes - 1
+            hint = f"its nodes are 0 to {last}" if last else "its only one is 0"
+            raise UsageError(f"--node: job {job.title} has no node {node}", hint=hint)
         return node or 0
     indices = array_indices(cluster.client, job)
     if reference.task is None:

@@ -375,6 +375,16 @@ def test_no_cluster(login: Login, server: ApiServer, client: str) -> None:
     assert done.returncode == 1 and "No answer from the cluster" in done.stderr, done
 
 
+@pytest.mark.parametrize("more", [(), ("--follow",)])
+def test_a_node_that_the_job_does_not_have_is_not_waited_for(
+    login: Login, server: ApiServer, more: tuple[str, ...]
+) -> None:
+    number = login.submit("cpu.sbatch")
+    done = login.run("logs", str(number), "--node=1", *more)
+    assert done.returncode == 1
+    assert f"--node: job {number} has no node 1\npyxis: its only one is 0" in done.stderr
+
+
 def test_logs_are_followed_until_the_job_ends(login: Login, server: ApiServer) -> None:
     login.submit("cpu.sbatch", "--job-id=9")
     job = only(server)
