@@ -17,6 +17,8 @@ from enroot_py.operations.doctor.folders import (
     examine_credentials,
     examine_folders,
     examine_hooks,
+    examine_mounts,
+    examine_names,
 )
 from enroot_py.operations.doctor.gpus import examine_gpus
 from enroot_py.operations.doctor.kernel import SWITCHES, examine_kernel
@@ -201,6 +203,44 @@ def test_what_others_can_change_is_not_to_be_run(enroot: Command) -> None:
     assert examine_configuration(settings_of(enroot)).status is FAULT
     conf.chmod(0o644)
     assert examine_configuration(settings_of(enroot)).text == str(conf)
+
+
+def test_a_misspelt_setting_is_noted(enroot: Command) -> None:
+    conf = enroot.root / "etc/enroot.conf"
+    conf.parent.mkdir()
+    conf.write_text("ENROOT_MOUNT_HOM y\nENROOT_SITE_QUEUE batch\nENROOT_MAX_CONNECTIONS 4\n")
+    own = {"ENROOT_DATA_PAHT": "/x", "ENROOT_MOUNTS": "/x", "ENROOT_GPU_ROOT": "/x"}
+    first, second = examine_names(settings_of(enroot, **own))
+    assert (first.status, first.text) == (NOTE, "ENROOT_DATA_PAHT is unknown")
+    assert first.remedy == ("# did you mean ENROOT_DATA_PATH?",)
+    assert second.remedy == ("# did you mean ENROOT_MOUNT_HOME?",)
+
+
+@pytest.mark.parametrize(
+    ("files", "missing"),
+    [
+        (None, None),
+        ({}, "/dev, /proc, /sys"),
+        ({"site.fstab": "/data /data\n", "README": "/proc /proc\n"}, "/dev, /proc, /sys"),
+        ({"a.fstab": "/dev /dev none rbind\nproc /proc proc\n", "b.fstab": "/sys"}, None),
+        ({"a.fstab": "/dev /dev none rbind x y\n"}, "Invalid mount"),
+    ],
+)
+def test_mounts_of_the_site_that_leave_out_the_standard_ones_are_a_fault(
+    enroot: Command, files: dict[str, str] | None, missing: str | None
+) -> None:
+    folder = enroot.root / "etc/mounts.d"
+    if files is not None:
+        folder.mkdir(parents=True)
+        for name, text in files.items():
+            (folder / name).write_text(text)
+    found = examine_mounts(settings_of(enroot))
+    assert [finding.status for finding in found] == [FAULT] * (missing is not None)
+    for finding in found:
+        assert (missing or "") in finding.text + str(finding.remedy)
+    if files == {}:
+        subprocess.run(["sh", "-c", found[0].remedy[0].removeprefix("sudo ")], check=True)
+        assert examine_mounts(settings_of(enroot)) == []
 
 
 def test_without_a_driver_nothing_is_said_of_gpus(enroot: Command) -> None:

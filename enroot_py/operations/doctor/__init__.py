@@ -17,6 +17,8 @@ from enroot_py.operations.doctor.folders import (
     examine_credentials,
     examine_folders,
     examine_hooks,
+    examine_mounts,
+    examine_names,
 )
 from enroot_py.operations.doctor.gpus import examine_gpus
 from enroot_py.operations.doctor.kernel import (
@@ -50,8 +52,10 @@ def doctor(*, registries: Sequence[str] = (), offline: bool = False) -> tuple[Fi
     findings += examine_programs(settings.native_overlayfs)
     findings += examine_gpus(settings)
     findings.append(examine_configuration(settings))
+    findings += examine_names(settings)
     findings += examine_folders(settings)
     findings += examine_hooks(settings)
+    findings += examine_mounts(settings)
     findings.append(examine_credentials(settings))
     if not offline:
         from enroot_py.operations.doctor.registries import examine_registries

@@ -6,15 +6,21 @@ Nothing is created: for a folder that does not exist, its nearest parent decides
 from __future__ import annotations
 
 import os
+import re
 import stat
+from difflib import get_close_matches
 
+from enroot_py.errors import EnrootError
 from enroot_py.operations.doctor.findings import Finding, fault, note, ok
 from enroot_py.operations.info import describe_path, setting_paths
-from enroot_py.settings import Settings, config_files, format_size
+from enroot_py.plan.fstab import parse_fstab
+from enroot_py.settings import Settings, config_files, format_size, package_share_path
 from enroot_py.store.file_system import NETWORK_KINDS, FileSystem
 
 _LOW = 2**30  # bytes; less free space than any image worth running needs
 
+_OF_HOOKS = {"ENROOT_ENVIRON", "ENROOT_MOUNTS", "ENROOT_PID", "ENROOT_ROOTFS", "ENROOT_WORKDIR"}
+"""What hooks are given: no settings."""
 _HOLDS = {
     "ENROOT_DATA_PATH": "containers",
     "ENROOT_CACHE_PATH": "layers and images",
@@ -53,6 +59,51 @@ def examine_hooks(settings: Settings) -> list[Finding]:
                     text = f"{found} can be changed by other users"
                     findings.append(fault(name, text, f"chmod go-w {found}"))
     return findings
+
+
+def examine_names(settings: Settings) -> list[Finding]:
+    """Return a note for each variable that looks like a misspelt setting, which nothing reads.
+
+    Sites have ENROOT_ variables of their own, for their hooks: unlike names are left alone.
+    """
+    with open(os.path.join(package_share_path(), "enroot.conf"), encoding="utf-8") as file:
+        known = set(re.findall(r"ENROOT_[A-Z_]+[A-Z]", file.read()))
+    findings = []
+    for name in sorted(set(settings.environment) - known - _OF_HOOKS):
+        meant = get_close_matches(name, known, n=1, cutoff=0.85)
+        if name.startswith("ENROOT_") and meant:
+            findings.append(note("settings", f"{name} is unknown", f"# did you mean {meant[0]}?"))
+    return findings
+
+
+def examine_mounts(settings: Settings) -> list[Finding]:
+    """Return a fault if the system's own fstab files leave out what containers cannot do without.
+
+    Where the system has such a folder, nothing is mounted but what it says.
+    """
+    folder = os.path.join(settings.sysconf_path, "mounts.d")
+    if not os.path.isdir(folder):
+        return []
+    targets = set()
+    for path in _entries(folder):
+        if not path.endswith(".fstab") or not os.path.isfile(path):
+            continue
+        try:
+            with open(path, encoding="utf-8", errors="surrogateescape") as file:
+                mounts = parse_fstab(file.read(), {}, path)
+                targets |= {"/" + mount.target.strip("/") for mount in mounts}
+        except (OSError, EnrootError) as error:
+            return [fault("mounts.d", str(error), f"cat {path}")]
+    missing = [target for target in ("/dev", "/proc", "/sys") if target not in targets]
+    if not missing:
+        return []
+    return [
+        fault(
+            "mounts.d",
+            f"{folder} takes the place of the standard mounts, and has no {', '.join(missing)}",
+            f"sudo cp -n {package_share_path()}/mounts.d/*.fstab {folder}/",
+        )
+    ]
 
 
 def examine_credentials(settings: Settings) -> Finding:
