@@ -117,7 +117,8 @@ def make_private_folder(path: str, setting: str) -> None:
 def _make_parents(path: str) -> None:
     missing = []
     while not os.path.isdir(path):
-        if os.path.lexists(path):
+        # Another process may have made it since.
+        if os.path.lexists(path) and not os.path.isdir(path):
             raise StoreError(f"{path} is not a folder")
         missing.append(path)
         path = os.path.dirname(path)

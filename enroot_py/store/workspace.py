@@ -61,6 +61,21 @@ def check_absent(path: str) -> None:
         )
 
 
+def _check_replaceable(path: str) -> None:
+    # One look: beside us another process may make the same file.
+    try:
+        mode = os.lstat(path).st_mode
+    except OSError:
+        return  # not there, or not to be reached: what comes next says so
+    if not stat.S_ISREG(mode):
+        raise ExistsError(
+            f"File already exists: {path}",
+            hint="it is a folder: name a file in it"
+            if stat.S_ISDIR(mode)
+            else "only a regular file can be replaced: choose another name",
+        )
+
+
 @contextmanager
 def new_file(
     path: str, *, force: bool = False, mode: int = 0o666, stage: str, setting: str
@@ -83,13 +98,7 @@ def new_file(
     """
     path = os.path.realpath(path)
     # Root could rename a file over /dev/null, and take it away from everybody.
-    if not os.path.isfile(path) and os.path.lexists(path):
-        raise ExistsError(
-            f"File already exists: {path}",
-            hint="it is a folder: name a file in it"
-            if os.path.isdir(path)
-            else "only a regular file can be replaced: choose another name",
-        )
+    _check_replaceable(path)
     if not force:
         check_absent(path)
     folder = os.path.dirname(path)

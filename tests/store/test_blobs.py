@@ -313,6 +313,20 @@ def test_files_in_place_of_folders_are_named(tmp_path: Path, where: str) -> None
         BlobStore(str(tmp_path / "cache"))
 
 
+def test_a_cache_that_another_process_makes_meanwhile_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "cache"
+    look = os.path.lexists
+
+    def look_late(asked: str) -> bool:
+        path.mkdir(exist_ok=True)
+        return look(asked)
+
+    monkeypatch.setattr(os.path, "lexists", look_late)
+    BlobStore(str(path))
+
+
 @pytest.mark.parametrize("where", ["oci", "oci/blobs/sha256", "partial", "images", "extracted"])
 def test_links_in_place_of_folders_are_refused(tmp_path: Path, where: str) -> None:
     (tmp_path / "victim").mkdir()
