@@ -184,6 +184,9 @@ def cancel_command(
                     cancel.cancel_element(cluster.client, job, indices, element)
                 else:
                     cancel.cancel(cluster.client, job, sleep=pause, wait=wait)
+            if not name and reference.task is None:
+                for job in {(job.namespace, job.job_id): job for job in found}.values():
+                    cancel.remove_unowned(cluster.client, job)
 
         return for_each(jobs, act)
 

@@ -11,9 +11,12 @@ from enroot_py import EnrootError, NotFoundError, UnsupportedError
 from pyxis_py.kubernetes.access.client import ClusterClient
 from pyxis_py.kubernetes.access.failures import ClusterError, MissingKindError
 from pyxis_py.kubernetes.access.resources import (
+    CLAIM_TEMPLATE,
     COMPUTE_DOMAIN,
     CONFIG_MAP,
+    POD_GROUP,
     SECRET,
+    SERVICE,
     Object,
     Resource,
 )
@@ -114,6 +117,30 @@ def sweep(client: ClusterClient, namespaces: Sequence[str], reference: JobRefere
                     client.delete(made)
                     gone.append(f"{resource.kind} {namespace}/{made['metadata']['name']}")
     return gone
+
+
+def remove_unowned(client: ClusterClient, job: Job) -> None:
+    """Delete what belongs to a job and to no owner, when all of the job is cancelled.
+
+    `kubectl create` makes no owners of what `pyxis kube render` printed. What the user may not see
+    or delete stays.
+    """
+    selector = f"{OURS},pyxis/job-id={job.job_id}"
+
+    def remove(resource: Resource) -> bool:
+        try:
+            left = [made for made in client.list(resource, job.namespace, selector)
+                    if not made["metadata"].get("ownerReferences")]  # fmt: skip
+            for made in left:
+                client.delete(made)
+        except EnrootError:
+            return False
+        return bool(left)
+
+    # Every job has these two: if both have owners, so has the rest.
+    if any([remove(CONFIG_MAP), remove(SECRET)]):
+        for resource in (SERVICE, CLAIM_TEMPLATE, POD_GROUP):
+            remove(resource)
 
 
 def _delete_if_there(client: ClusterClient, resource: Resource, namespace: str, name: str) -> None:

@@ -9,7 +9,13 @@ import pytest
 from enroot_py import NotFoundError, UnsupportedError
 from pyxis_py.kubernetes.access import failures
 from pyxis_py.kubernetes.access.client import ClusterClient
-from pyxis_py.kubernetes.cluster.cancel import GRACE_SLACK, cancel, cancel_element, sweep
+from pyxis_py.kubernetes.cluster.cancel import (
+    GRACE_SLACK,
+    cancel,
+    cancel_element,
+    remove_unowned,
+    sweep,
+)
 from pyxis_py.kubernetes.cluster.jobs import Job, parse_reference
 from pyxis_py.kubernetes.cluster.listing import array_indices, read_states
 from pyxis_py.kubernetes.cluster.submit import submit
@@ -127,6 +133,28 @@ def test_what_a_job_left_that_is_gone(client: ClusterClient, server: ApiServer) 
     assert [title.partition(" ")[0] for title in left] == ["ComputeDomain", "Secret"]
     assert server.objects.objects == {}
     assert sweep(client, ["default"], parse_reference(str(JOB_ID))) == []
+
+
+@pytest.mark.parametrize(("target", "gpu_api"), [
+    ("kueue", "device-plugin"), ("kueue-job", "device-plugin"), ("volcano", "dra"),
+    ("slurm-bridge", "dra"),
+])  # fmt: skip
+def test_what_kubectl_created_has_no_owner_and_goes_all_the_same(
+    python: ClusterClient, server: ApiServer, target: Any, gpu_api: Any
+) -> None:
+    server.unchecked = True  # of PodGroups there is no schema at hand
+    for manifest in render(SCRIPT, target=target, gpu_api=gpu_api).manifests:
+        python.create(manifest)
+    other = submit(python, render(script("-p cpu", "-N2"), target=target, job_id=7).manifests)
+    kept = {key_of(made)[1:] for made in server.objects.objects.values()
+            if made["metadata"]["labels"]["pyxis/job-id"] == "7"}  # fmt: skip
+    job = next(job for job in jobs_of(server) if job.job_id == JOB_ID)
+    cancel(python, job, sleep=never)
+    remove_unowned(python, job)
+    server.objects.collect()
+    assert {key_of(made)[1:] for made in server.objects.objects.values()} == kept
+    remove_unowned(python, other.jobs[0])
+    assert {key_of(made)[1:] for made in server.objects.objects.values()} == kept
 
 
 def test_nothing_is_swept_by_name(python: ClusterClient, server: ApiServer) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from pyxis_py.kubernetes.cluster.jobs import Job
 from pyxis_py.kubernetes.launcher.zipapp import build_launcher
@@ -123,6 +124,14 @@ def test_the_life_of_a_job(login: Login, server: ApiServer, client: str, target:
     assert (
         gone.returncode == 1 and f"There is no job {number} in default, foundation" in gone.stderr
     )
+
+
+def test_a_job_of_kubectl_goes_with_all_that_it_has(login: Login, server: ApiServer) -> None:
+    for made in yaml.safe_load_all(login.run("render", "cpu.sbatch").stdout):
+        add(server, made)
+    assert login.run("cancel", "cpu.sbatch").returncode == 0
+    server.objects.collect()
+    assert {made["kind"] for made in server.objects.objects.values()} == {"LocalQueue"}
 
 
 def test_the_pods_bring_the_launcher_of_this_package(login: Login, server: ApiServer) -> None:
