@@ -167,17 +167,22 @@ class StepHooks:
         if self._job is not None and self._ended < self._job.local_tasks:
             self._ended = self._job.local_tasks
             self._finish()
+        self._end_keeper()
+        if self._answer_fd >= 0:
+            os.close(self._answer_fd)
+            self._answer_fd = -1
+
+    def _end_keeper(self) -> None:
         if self._line is not None:
             self._line.close()
             self._line = None
         if self._keeper is not None:
             self._keeper.wait()
             self._keeper = None
-        if self._answer_fd >= 0:
-            os.close(self._answer_fd)
-            self._answer_fd = -1
 
     def _finish(self) -> tuple[str, ...]:
+        # It holds the container for tasks that have not joined, because they were killed before.
+        self._end_keeper()
         if self._answer is None or not self._answer.state or self._job is None:
             return ()
         request = self._request(("state", self._answer.state), ("started", str(self._started)))

@@ -111,6 +111,27 @@ def test_signals_that_come_while_tasks_are_started_reach_them_too(machine: Machi
     assert machine.call(sys.executable, "-c", SIGNALLED).returncode == 9
 
 
+UNJOINED = """
+import os, sys, pyxis_py
+job = pyxis_py.JobFacts(os.getuid(), os.getgid(), os.getpid(), 0, 2, 2, os.getcwd())
+with pyxis_py.StepHooks() as hooks:
+    hooks.post_opt(pyxis_py.read_flags(sys.argv[1:]), os.environ)
+    hooks.user_init(job)
+    for _ in range(2):
+        hooks.task_init(["true"])
+    print(*hooks.task_exit(), *hooks.task_exit(), sep="\\n")
+"""
+
+
+def test_tasks_that_were_killed_before_they_joined_leave_no_container(machine: Machine) -> None:
+    flags = (f"--container-image={machine.image}", "--container-save=unjoined.sqsh")
+    done = machine.call(sys.executable, "-c", UNJOINED, *flags)
+    assert done.returncode == 0, done.stderr
+    assert "saved container" in done.stdout
+    assert "in use" not in done.stdout
+    assert machine.left() == []
+
+
 SLOW = "#!/bin/sh\ntouch '{mark}'\nexec sleep 1234567.{pid}\n"
 
 
