@@ -13,7 +13,7 @@ import ast
 import os
 import shutil
 
-from enroot_py import EnrootError, NotFoundError, containers, remove, remove_unfinished
+from enroot_py import BusyError, EnrootError, NotFoundError, containers, remove, remove_unfinished
 from pyxis_py.site_packages import add_libraries
 from pyxis_py.step.job_processes import end_job_processes, end_processes
 from pyxis_py.step.plan import belongs_to_job
@@ -147,7 +147,14 @@ def _empty_folder(folder: str, job: int) -> None:
 
 def _remove(name: str, settings: Settings) -> list[str]:
     try:
-        remove(name, settings=settings)
+        try:
+            remove(name, settings=settings)
+        except BusyError:
+            # The pause program, where tasks were killed before they joined; what tasks have left.
+            for status in containers(settings=settings):
+                if status.name == name:
+                    end_processes([process.pid for process in status.processes])
+            remove(name, settings=settings)
     except NotFoundError:
         pass  # the epilog and the step's end may both come to it
     except EnrootError as error:

@@ -6,11 +6,14 @@ import os
 import shutil
 from pathlib import Path
 
-from enroot_py import load_settings
+import pytest
+
+from enroot_py import StartSpec, create, load_settings, spawn
 from enroot_py.store.cache_folders import open_cache
 from enroot_py.store.locks import FileLock
 from pyxis_py.runtime_folder import find_folder, folders_without_site
-from pyxis_py.step.cleanup import clean_job
+from pyxis_py.step.cleanup import StepState, clean_job, finish
+from tests.slurm.images import make_image
 
 NO_JOB = 3 * 10**6 + os.getpid()
 
@@ -62,3 +65,17 @@ def test_meeting_places_of_tasks_are_removed_wherever_they_were(tmp_path: Path) 
             shutil.rmtree(path, ignore_errors=True)
         if without_site not in before:
             os.rmdir(without_site)
+
+
+@pytest.mark.kernel
+def test_what_still_runs_in_a_steps_own_container_ends_with_the_step(tmp_path: Path) -> None:
+    """A task that was killed before it joined, or a program that a task has left behind."""
+    names = ("HOME", "ENROOT_DATA_PATH", "ENROOT_CACHE_PATH", "ENROOT_RUNTIME_PATH")
+    settings = load_settings({name: str(tmp_path / name) for name in names})
+    create(str(make_image(tmp_path / "image.sqsh")), "pyxis_5.0", settings=settings)
+    spec = StartSpec("pyxis_5.0", ("sleep", "1000"))
+    with spawn(spec, settings=settings) as container:
+        state = StepState("pyxis_5.0", True, "", "", "")
+        assert finish(state, settings, complete=False) == ([], [])
+        assert container.wait() == 137
+    assert os.listdir(settings.data_path) == []
