@@ -6,7 +6,7 @@ import os
 import stat
 
 from enroot_py.enter.image import ImageServer, find_server
-from enroot_py.errors import NotFoundError, StoreError, UsageError
+from enroot_py.errors import EnrootError, NotFoundError, StoreError, UsageError
 from enroot_py.linux.path import read_file
 from enroot_py.log import warn
 from enroot_py.plan.fstab import SQUASHFS, parse_fstab
@@ -30,7 +30,7 @@ def find_rootfs(target: str, settings: Settings) -> RootfsSource:
 
     Raises:
         NotFoundError: if there is neither.
-        SquashfsError: if a path leads to a file that is no image.
+        SquashfsError: if a path leads to a file that is no image, or nothing else has that name.
         UsageError: if a path leads to a folder.
         StoreError: for a container that somebody else may have put there.
 
@@ -47,7 +47,12 @@ def find_rootfs(target: str, settings: Settings) -> RootfsSource:
                 hint="containers are named without their path; `enroot list` shows them",
             )
         read_superblock(target)
-    path = find_container(settings, target)
+    try:
+        path = find_container(settings, target)
+    except EnrootError:
+        if os.path.isfile(target):
+            read_superblock(target)  # says what is wrong with this image
+        raise
     status = os.stat(path)
     if status.st_uid not in (os.geteuid(), 0):
         _check_folder(os.path.dirname(path), path, status.st_uid)

@@ -347,6 +347,23 @@ def test_a_target_that_cannot_be_started(
         assert word in done.stderr
 
 
+def test_a_bad_image_is_named_for_what_it_is_where_no_container_has_its_name(
+    sandbox: Sandbox, tmp_path: Path
+) -> None:
+    (tmp_path / "tool.sqsh").write_text("half a download")
+
+    def start() -> str:
+        command = [str(sandbox.programs / "enroot"), "start", "tool.sqsh", "echo", "started"]
+        done = subprocess.run(
+            command, env=sandbox.environ, cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        return done.stdout + done.stderr
+
+    assert "Not a squashfs image: tool.sqsh" in start()
+    sandbox.rootfs.rename(sandbox.rootfs.with_name("tool.sqsh"))
+    assert start() == "started\n"
+
+
 def test_a_program_of_another_machine_and_one_without_its_loader(sandbox: Sandbox) -> None:
     header = bytearray((sandbox.rootfs / "bin/busybox").read_bytes()[:4096])
     header[18:20] = (0xF3).to_bytes(2, "little")  # e_machine: RISC-V
