@@ -62,6 +62,7 @@ _EXPORTS = {
     "digest": "enroot_py.operations.digest",
     "doctor": "enroot_py.operations.doctor",
     "dry_run": "enroot_py.operations.dry_run:describe_start",
+    "end_with_parent": "enroot_py.enter.process",
     "exec": "enroot_py.operations.exec:exec_",
     "export": "enroot_py.operations.export",
     "filter_program": "enroot_py.linux.seccomp",
@@ -83,6 +84,7 @@ __all__ = sorted(_EXPORTS)
 
 TYPE_CHECKING = False  # the literal that type checkers know; `typing` itself would cost 4 ms
 if TYPE_CHECKING:
+    from enroot_py.enter.process import end_with_parent as end_with_parent
     from enroot_py.errors import AuthenticationError as AuthenticationError
     from enroot_py.errors import BusyError as BusyError
     from enroot_py.errors import CommandError as CommandError

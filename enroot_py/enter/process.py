@@ -59,9 +59,23 @@ def fork_into_pid_namespace(kernel: Kernel) -> None:
         _wait_and_follow(pid)
     _signal.signal(_SIGCHLD, of_child or _signal.SIG_DFL)
     _signal.pthread_sigmask(_signal.SIG_SETMASK, mask)
-    kernel.prctl(PR_SET_PDEATHSIG, _SIGKILL)
-    # The parent may have died before the kernel was asked for that signal. It has no number in the
-    # new namespace, but /proc is still the host's.
+    end_with_parent(parent, kernel)
+
+
+def end_with_parent(parent: int, kernel: Kernel | None = None) -> None:
+    """Have the kernel kill this process when its parent ends; end at once if it has.
+
+    What this process executes inherits it, unless that changes its user.
+
+    Args:
+        parent: number of the process that has forked this one, in the pid namespace of /proc.
+        kernel: carries the system call out.
+
+    Source: PR_SET_PDEATHSIG(2const).
+    """
+    (kernel or Kernel()).prctl(PR_SET_PDEATHSIG, _SIGKILL)
+    # The parent may have died before the kernel was asked for that signal. Of getppid(2) it has no
+    # number in a new namespace, but /proc is still the host's.
     if f"\nPPid:\t{parent}\n" not in _own_status():
         os._exit(1)
 

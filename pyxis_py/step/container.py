@@ -19,6 +19,7 @@ from enroot_py import (
     StartSpec,
     StoreError,
     UsageError,
+    end_with_parent,
     set_log_sink,
     start,
 )
@@ -174,9 +175,10 @@ def start_container(
         preserve_fds=1,
     )
     fault_fd, child_fault_fd = os.pipe()
+    keeper = os.getpid()
     pid = os.fork()
     if pid == 0:
-        _become(spec, settings, child_fault_fd)
+        _become(spec, settings, child_fault_fd, keeper)
     os.close(child_fault_fd)
     with open(fault_fd, "rb") as file:
         fault = file.read().decode("utf-8", "surrogateescape")
@@ -255,10 +257,11 @@ def _rc_local(folder: str) -> str:
     return path
 
 
-def _become(spec: StartSpec, settings: Settings, fault_fd: int) -> NoReturn:
+def _become(spec: StartSpec, settings: Settings, fault_fd: int, keeper: int) -> NoReturn:
     """The child: become the container; never returns to the caller's code."""
     status = 0
     try:
+        end_with_parent(keeper)  # a keeper that is killed would leave it stopped, for ever
         set_log_sink(_print_message)
         add_site_on_demand()
         _place_pause_program(fault_fd)

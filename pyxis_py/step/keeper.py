@@ -249,15 +249,20 @@ def _hold_mounts(pid: int) -> int:
 
 def _keep(started: Started, line_fd: int, joins: int) -> None:
     """Keep the container until all tasks have joined, or nobody is left who could."""
+    import _signal  # type: ignore[import-not-found]  # `signal` itself imports enum
+
     from pyxis_py.step.container import stop_container
 
+    # `srun --pty`: the first task may end, and its terminal hang up, before the others have joined.
+    _signal.signal(_signal.SIGHUP, _signal.SIG_IGN)
     try:
         os.write(LINE_FD, b"\0")
         while joins > 0 and (bytes_read := os.read(line_fd, joins)):
             joins -= len(bytes_read)
     except OSError:
         pass  # whoever waited is gone, and so is the step
-    stop_container(started)
+    finally:
+        stop_container(started)
 
 
 def _linger(mounts_fd: int) -> None:
@@ -267,7 +272,7 @@ def _linger(mounts_fd: int) -> None:
     for 100 ms before it looks again (Slurm 22.05, slurmstepd/mgr.c: _wait_for_all_tasks). That goes
     for an image's server as well, which ends with the mounts: they are held until then.
     """
-    import _signal  # type: ignore[import-not-found]  # `signal` itself imports enum
+    import _signal  # `signal` itself imports enum
 
     from pyxis_py.step.container import memory_program
     from pyxis_py.step.pause import waiting_program

@@ -21,6 +21,7 @@ from pyxis_py.options import OPTIONS
 from pyxis_py.protocol.keeper_process import KeeperProcess, ask, await_answer, encode_request
 from pyxis_py.protocol.records import Answer, decode_answer
 from pyxis_py.step import container
+from pyxis_py.step.keeper import main
 from pyxis_py.step.pause import pause_program, waiting_program
 from pyxis_py.step.plan import DIRECT, FILE, StepPlan
 from tests.slurm.images import make_image
@@ -46,6 +47,7 @@ def start(
     *options: tuple[str, str],
     words: tuple[str, ...] = (),
     extra: tuple[tuple[str, str], ...] = (),
+    serve: Callable[[str], int] | None = None,
 ) -> tuple[KeeperProcess, socket.socket, Answer]:
     folder.chmod(0o700)
     environ = {"XDG_RUNTIME_DIR": str(folder), "HOME": str(folder), "XDG_DATA_HOME": str(folder)}
@@ -55,6 +57,7 @@ def start(
         "start",
         encode_request(facts(environ, cwd=str(folder)), words=words, options=given, extra=extra),
         line_fd=keepers.fileno(),
+        serve=serve,
     )
     keepers.close()
     await_answer(ours.fileno(), print)  # news come first where it takes long
@@ -120,6 +123,29 @@ def test_a_container_is_kept_until_the_tasks_have_joined(tmp_path: Path, how: st
     else:
         line.close()
     keeper.wait()
+    assert ends(answer.pid)
+
+
+@pytest.mark.kernel
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_container_does_not_outlive_a_keeper_that_is_killed(tmp_path: Path, number: int) -> None:
+    image = str(make_image(tmp_path / "image.sqsh"))
+    # In this session, as under a launcher: of what stops in one of its own the kernel takes care.
+    keeper, _line, answer = start(tmp_path, ("container-image", image), serve=main)
+    assert exists(answer.pid)
+    os.kill(keeper.pid, number)
+    keeper.wait()
+    assert ends(answer.pid)
+
+
+@pytest.mark.kernel
+def test_a_terminal_that_hangs_up_does_not_end_a_keeper(tmp_path: Path) -> None:
+    keeper, line, answer = start(
+        tmp_path, ("container-image", str(make_image(tmp_path / "image.sqsh")))
+    )
+    os.kill(keeper.pid, signal.SIGHUP)
+    line.send(b"\0")
+    assert os.waitpid(keeper.pid, 0)[1] == 0
     assert ends(answer.pid)
 
 
