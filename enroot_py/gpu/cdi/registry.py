@@ -29,9 +29,13 @@ class Registry:
     Attributes:
         specs: those that are valid, in order of folder and file name.
         errors: messages about the others.
+        folders: where was looked for them.
     """
 
-    def __init__(self, specs: Iterable[CdiSpec], errors: Iterable[str] = ()) -> None:
+    def __init__(
+        self, specs: Iterable[CdiSpec], errors: Iterable[str] = (), *, folders: Iterable[str] = ()
+    ) -> None:
+        self.folders = tuple(folders)
         self.specs = tuple(specs)
         self.errors = tuple(errors)
         self._devices: dict[str, tuple[CdiSpec, CdiDevice]] = {}
@@ -91,15 +95,18 @@ class Registry:
         known = [name for kind in dict.fromkeys(kinds.values()) for name in self.names(kind)]
         parts.append(f"known of that kind: {', '.join(known) or 'none'}")
         parts += [f"unusable file: {error}" for error in self.errors]
-        return NotFoundError(
-            "; ".join(parts), hint="`enroot gpu list` shows devices and specification files"
-        )
+        hint = "`enroot gpu list` shows the names that there are"
+        if not self.specs:
+            hint = f"no specification is in {' or '.join(self.folders) or 'any folder'}"
+            hint += " (ENROOT_CDI_DIRS)"
+        return NotFoundError("; ".join(parts), hint=hint)
 
 
 def load_registry(folders: Iterable[str]) -> Registry:
     """Read every specification of the folders, the later folder having the higher priority."""
     specs: list[CdiSpec] = []
     errors: list[str] = []
+    folders = tuple(folders)
     for priority, folder in enumerate(folders):
         try:
             names = sorted(os.listdir(folder))
@@ -112,7 +119,7 @@ def load_registry(folders: Iterable[str]) -> Registry:
                     specs.append(read_spec(path, priority))
                 except DeviceSpecError as error:
                     errors.append(str(error))
-    return Registry(specs, errors)
+    return Registry(specs, errors, folders=folders)
 
 
 def read_spec(path: str, priority: int = 0) -> CdiSpec:

@@ -126,3 +126,10 @@ def test_pipes_and_missing_files_are_refused(tmp_path: Path) -> None:
     for name in ("a.json", "missing.json"):
         with pytest.raises(DeviceSpecError):
             read_spec(str(tmp_path / name))
+
+
+def test_where_no_specification_is_the_folders_are_named(tmp_path: Path) -> None:
+    folders = [str(tmp_path), "/nonexistent"]
+    with pytest.raises(NotFoundError, match="v.com/d=all") as caught:
+        load_registry(folders).resolve(["v.com/d=all"])
+    assert f"{tmp_path} or /nonexistent" in caught.value.hint
