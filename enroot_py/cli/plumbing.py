@@ -198,7 +198,7 @@ def run(action: Callable[[Words], None], syntax: Syntax) -> int:
     """
     log.set_sink(_show)
     words = Words(sys.argv[1:], syntax)
-    if len(words.rest) < syntax.least:
+    if len(words.rest) < syntax.least or words.rest[0] in ("-h", "--help"):
         write_line(f"Usage: {os.path.basename(sys.argv[0])} {syntax.usage}")
         return 0
     try:

@@ -32,9 +32,12 @@ def call(command: str, *words: str, stdin: str = "") -> subprocess.CompletedProc
     )
 
 
+@pytest.mark.parametrize("words", [(), ("--help",), ("-h", "x", "y")], ids=str)
 @pytest.mark.parametrize("command", COMMANDS)
-def test_without_words_the_usage_is_shown(command: str) -> None:
-    done = call(command)
+def test_without_words_and_on_request_the_usage_is_shown(
+    command: str, words: tuple[str, ...]
+) -> None:
+    done = call(command, *words)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("Usage: ")
 
