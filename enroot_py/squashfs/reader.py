@@ -57,7 +57,7 @@ class SquashfsImage:
             raise NotFoundError(f"{error.strerror}: {path}") from error
         try:
             self.superblock: Superblock = read_superblock_fd(self._fd, path)
-            decompress = make_decompressor(self.superblock.compressor)
+            decompress = _naming(path, make_decompressor(self.superblock.compressor))
         except BaseException:
             os.close(self._fd)
             raise
@@ -191,6 +191,18 @@ class SquashfsImage:
         from enroot_py.squashfs.reading.extract import extract_image
 
         extract_image(self, destination, processors=processors)
+
+
+def _naming(path: str, decompress: Decompress) -> Decompress:
+    """Return a decompressor whose errors say which image is damaged."""
+
+    def decompress_block(data: bytes, limit: int) -> bytes:
+        try:
+            return decompress(data, limit)
+        except SquashfsError as error:
+            raise SquashfsError(f"{error}: {path}", hint="import or copy it again") from error
+
+    return decompress_block
 
 
 def _count_zeros(data: bytes, start: int) -> int:
