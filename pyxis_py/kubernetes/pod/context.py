@@ -5,6 +5,7 @@ Pure. `plan_job` looks names up in the profile and notes what it had to assume.
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -102,6 +103,20 @@ class Context:
     def topology_aware(self) -> bool:
         """Whether Kueue places the pods by topology."""
         return self.kueue and self.partition.topology is not None
+
+    @property
+    def directory(self) -> str:
+        """Where Slurm would start the batch script, and relative names of its files begin."""
+        submitted = self.options.submitter.directory
+        return posixpath.join(submitted, self.job.chdir) if self.job.chdir else submitted
+
+    @property
+    def starts_outside(self) -> bool:
+        """Whether Slurm would run the script on the node: its steps alone have containers.
+
+        It then starts in its own directory, and the steps in the container's.
+        """
+        return bool(self.job.image_line) and not self.job.container.workdir
 
     @property
     def grace(self) -> int:

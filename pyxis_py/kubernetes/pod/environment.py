@@ -177,7 +177,7 @@ def _job(context: Context, element: Element) -> dict[str, str]:
         **({"SLURM_JOB_ACCOUNT": job.account} if job.account else {}),
         **({"SLURM_JOB_RESERVATION": job.reservation} if job.reservation else {}),
         "SLURM_CLUSTER_NAME": context.profile.cluster_name,
-        "SLURM_SUBMIT_DIR": job.chdir or submitter.directory,
+        "SLURM_SUBMIT_DIR": submitter.directory,
         "SLURM_SUBMIT_HOST": submitter.host,
         "SLURM_JOB_USER": submitter.user,
         "SLURM_JOB_UID": str(submitter.uid),

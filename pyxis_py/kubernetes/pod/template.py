@@ -139,7 +139,7 @@ def _identity(context: Context) -> Manifest:
 def _container(context: Context, element: Element, devices: Devices, image: str) -> Manifest:
     job = context.job
     container: Manifest = {"name": "main", "image": image, "imagePullPolicy": "IfNotPresent"}
-    directory = job.container.workdir or job.chdir
+    directory = job.container.workdir or ("" if context.starts_outside else job.chdir)
     if directory:
         container["workingDir"] = directory if directory[0] == "/" else f"/{directory}"
         option = "--container-workdir" if job.container.workdir else "--chdir"

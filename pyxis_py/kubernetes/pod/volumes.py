@@ -104,7 +104,7 @@ def mebibytes(size: int) -> str:
 
 def _add_entry(context: Context, found: VolumeSet, entry: MountEntry) -> None:
     option, ledger = "--container-mounts", context.ledger
-    directory = context.job.chdir or context.options.submitter.directory
+    directory = context.directory
     target = posixpath.normpath(posixpath.join("/", entry.target))
     if entry.source == "umount":
         ledger.refuse("mount-umount", option, f"{target} is not mounted in a pod")
@@ -203,24 +203,49 @@ def _add_home(context: Context, found: VolumeSet) -> None:
 
 
 def _add_output(context: Context, found: VolumeSet) -> None:
-    """Mount the directories of output files where they are; the launcher writes them."""
+    """Mount the directories of the script's files where they are; the launcher opens them."""
     options = dict(context.job.launcher)
-    base = context.job.chdir or context.options.submitter.directory
     output = context.job.output or "slurm-%j.out"
-    for option, name in (("--output", output), ("--error", options.get("error", ""))):
-        if not name:
-            continue
-        path = posixpath.normpath(posixpath.join(base, name))
-        directory = posixpath.dirname(path).partition("%")[0] or "/"
-        if "%" in posixpath.dirname(path):
-            directory = posixpath.dirname(directory)
-        mapped = found.covers(directory) or (
-            find_rule(context.profile.mounts, directory) is not None
-            and _add_path(context, found, directory, {"mountPath": directory}, option)
-        )
-        if mapped:
-            context.ledger.render(option, f"the launcher writes {path}")
-        elif path != "/dev/null":
-            text = f"{directory} is not mounted: the output is in kubectl logs alone"
-            context.ledger.warn("output-unmounted", option, text,
-                                way_out="add the path to `mounts` of the site profile")  # fmt: skip
+    _add_file(context, found, "--output", output)
+    for name in ("error", "input"):
+        _add_file(context, found, f"--{name}", options.get(name, ""))
+    if context.starts_outside:
+        _add_directory(context, found)
+
+
+def _add_file(context: Context, found: VolumeSet, option: str, name: str) -> None:
+    if not name:
+        return
+    path = posixpath.normpath(posixpath.join(context.directory, name))
+    directory = posixpath.dirname(path).partition("%")[0] or "/"
+    if "%" in posixpath.dirname(path):
+        directory = posixpath.dirname(directory)
+    if _add_in_place(context, found, directory, option):
+        does = "reads" if option == "--input" else "writes"
+        context.ledger.render(option, f"the launcher {does} {path}")
+    elif path != "/dev/null":
+        text = f"{directory} is not mounted: the output is in kubectl logs alone"
+        code = "output-unmounted"
+        if option == "--input":
+            text, code = f"{directory} is not mounted: the job will fail", "input-unmounted"
+        context.ledger.warn(code, option, text,
+                            way_out="add the path to `mounts` of the site profile")  # fmt: skip
+
+
+def _add_in_place(context: Context, found: VolumeSet, directory: str, option: str) -> bool:
+    """Mount a directory where it is, unless it is there; False if the profile has none for it."""
+    return found.covers(directory) or (
+        find_rule(context.profile.mounts, directory) is not None
+        and _add_path(context, found, directory, {"mountPath": directory}, option)
+    )
+
+
+def _add_directory(context: Context, found: VolumeSet) -> None:
+    """Mount the directory of a script that runs beside its steps' containers."""
+    directory = posixpath.normpath(context.directory)
+    if directory != "/" and _add_in_place(context, found, directory, "--chdir"):
+        context.ledger.render("--chdir", f"the body starts in {directory}")
+    else:
+        text = f"{directory} is not mounted: the body starts in the image's directory"
+        context.ledger.warn("directory-unmounted", "--chdir", text,
+                            way_out="add the path to `mounts` of the site profile")  # fmt: skip

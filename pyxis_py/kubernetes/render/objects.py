@@ -84,8 +84,10 @@ def service(context: Context, element: Element) -> Manifest:
 def job_file(context: Context, exports: Exports) -> str:
     """Return job.json: what the launcher has to know beyond its variables."""
     job, layout = context.job, context.layout
+    base = context.directory
     options = dict(job.launcher)
-    base = job.chdir or context.options.submitter.directory
+    for option in {"error", "input"} & options.keys():
+        options[option] = posixpath.join(base, options[option])
     name = f"{context.name}-a{{task}}" if _elements_are_jobs(context) else context.name
     content: dict[str, Any] = {
         "version": JOB_FILE_VERSION,
@@ -118,6 +120,8 @@ def job_file(context: Context, exports: Exports) -> str:
         "secretEnv": [name for name, _ in exports.secret],
         "options": options,
     }
+    if context.starts_outside:
+        content["directory"] = base
     if job.signal:
         content["signal"] = {
             "name": job.signal.name,

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import textwrap
+from pathlib import Path
+
+import pytest
 
 from tests.kubernetes.launcher.conftest import StartPods
 from tests.kubernetes.launcher.pods import JOB_ID
@@ -260,3 +263,19 @@ def test_the_job_is_shown(start_pods: StartPods) -> None:
     assert f"\nbatch script for job {JOB_ID} written to copy\n" in text
     assert f"\n{JOB_ID}.0 name\n" in text
     assert f"StepId={JOB_ID}.0 Name=name" in text
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_script_beside_its_steps_containers_starts_in_its_own_directory(
+    start_pods: StartPods, tmp_path: Path, there: bool
+) -> None:
+    own = tmp_path / "own"
+    if there:
+        own.mkdir()
+    pods = start_pods(
+        "pwd; srun pwd; srun --container-image=image pwd", containerImage="image",
+        directory=str(own),
+    )  # fmt: skip
+    assert pods.wait() == 0, pods.log()
+    script = str(own if there else pods.work)
+    assert lines(pods.output) == [script, script, str(pods.work)]

@@ -234,3 +234,37 @@ def test_options_of_the_job_reach_its_steps(option: str, name: str, value: str) 
         for rendering in (render(script("-p h100")), render(script("-p h100", *option.split())))
     )
     assert (without.get(name), with_it[name]) == (None, value)
+
+
+def test_the_directory_of_submission_is_not_that_of_chdir() -> None:
+    result = render(script("-p cpu", "--chdir=/home/user1/p", "-e e/%j", "-i in"))
+    job = json.loads(result.manifests[0]["data"]["job.json"])
+    environ = {row["name"]: row.get("value") for row in container(result)["env"]}
+    assert environ["SLURM_SUBMIT_DIR"] == SUBMITTER.directory
+    assert (job["output"], job["options"]["error"], job["options"]["input"]) == (
+        "/home/user1/p/slurm-%j.out", "/home/user1/p/e/%j", "/home/user1/p/in",
+    )  # fmt: skip
+    assert container(result)["workingDir"] == "/home/user1/p"
+    assert "directory" not in job
+
+
+@pytest.mark.parametrize(("options", "directory"), [
+    ((), "/home/user1/llama"), (("-D", "/lustre/x"), "/lustre/x"),
+    (("-D", "x"), "/home/user1/llama/x"),
+])  # fmt: skip
+def test_a_script_beside_its_steps_containers_starts_where_slurm_starts_it(
+    options: tuple[str, ...], directory: str
+) -> None:
+    text = script("-p cpu", "-o /dev/null", image="", body="srun --container-image=ubuntu:1 x\n")
+    result = render(text, options)
+    assert json.loads(result.manifests[0]["data"]["job.json"])["directory"] == directory
+    assert "workingDir" not in container(result)
+    assert directory in {row["mountPath"] for row in container(result)["volumeMounts"]}
+    assert "directory-unmounted" in {note.code for note in render(text, ("-D", "/none")).notes}
+
+
+def test_the_folder_of_the_input_is_mounted() -> None:
+    mounted = container(render(script("-p cpu", "-o /dev/null", "-i /lustre/in/%a")))
+    assert "/lustre/in" in {row["mountPath"] for row in mounted["volumeMounts"]}
+    notes = render(script("-p cpu", "-i /none/in")).notes
+    assert "input-unmounted" in {note.code for note in notes}

@@ -39,6 +39,7 @@ class Job(NamedTuple):
         time_limit: seconds, None for none.
         grace: seconds between SIGTERM and SIGKILL of a pod.
         output: the job's output file as given, patterns unexpanded.
+        directory: where the script starts if that is in the pod; "" for the pod's own folder.
         options: values of sbatch's options that are the launcher's.
         exports: variables that the submitter exports; `secrets` are files of the token's folder.
         ignore_mpi: whether `srun --mpi=pmix` starts programs without a server for MPI.
@@ -65,6 +66,7 @@ class Job(NamedTuple):
     requeue: bool
     port: int
     output: str
+    directory: str
     container_env: tuple[str, ...]
     exports: dict[str, str]
     secrets: tuple[str, ...]
@@ -141,6 +143,7 @@ def _parse(content: dict[str, Any], environ: Mapping[str, str]) -> Job:
         requeue=bool(content["requeue"]),
         port=int(content["controlPort"]),
         output=str(content["output"]),
+        directory=str(content.get("directory", "")),
         container_env=tuple(map(str, content["containerEnv"])),
         exports={str(name): str(value) for name, value in content["exportEnv"].items()},
         secrets=tuple(map(str, content["secretEnv"])),

@@ -76,7 +76,9 @@ class Body:
         stdout = self._pipe(1, files.stdout, append=files.append)
         stderr = self._pipe(2, files.stderr, append=files.append) if separate else stdout
         argv = [script, *self._job.arguments]
-        directory = os.getcwd()
+        directory = self._job.directory
+        if not os.path.isdir(directory):
+            directory = os.getcwd()
         streams = stdin, stdout, stderr
         program = Program(argv, environ, directory, self._job.umask, streams, own_limits())
         try:
