@@ -143,17 +143,21 @@ class Rendezvous:
         if self._locked(lambda: self._leave(self._read_counts())):
             self.remove()
 
-    def abandon(self) -> None:
+    def abandon(self) -> bool:
         """Leave a step that is being ended, without a word to the others; the last one removes it.
 
         Tasks that have not come yet are being ended as well, and the lock may be held for long.
+
+        Returns:
+            Whether this was the last one: what there is of a container is its to remove as well.
         """
         fcntl.flock(self._alive_fd, fcntl.LOCK_UN)  # first: of two at once one has to be the last
         try:
             fcntl.flock(self._alive_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            return
+            return False
         self.remove()
+        return True
 
     def _leave(self, counts: Counts) -> bool:
         """Count as living no more; True if all tasks have come, and none of the others is alive."""

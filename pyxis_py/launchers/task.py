@@ -16,7 +16,7 @@ from pyxis_py.job import BATCH_STEP, JobFacts
 from pyxis_py.launchers.beside_plugin import restore_flags
 from pyxis_py.launchers.interpreter import forget_interpreter, restore_interrupt
 from pyxis_py.launchers.rendezvous import Rendezvous, remove_stale
-from pyxis_py.launchers.termination import Terminated, die, forget, hold_back, let_through
+from pyxis_py.launchers.termination import Terminated, die, forget, hold_back, ignore, let_through
 from pyxis_py.options import OPTIONS
 from pyxis_py.plugin_config import WORDS_VARIABLE
 from pyxis_py.protocol.keeper_process import KeeperProcess, await_answer, encode_request
@@ -35,6 +35,7 @@ PAYLOAD_MARK = "#PYXIS-BATCH-SCRIPT\n"
 """The line of a batch script of ours behind which the user's own begins."""
 
 _SCRIPT_LIMIT = 64 << 20
+_SIGKILL = 9
 
 SLURMS_STATUSES = {127: errno.ENOENT, 126: errno.EACCES}
 """How a task ends whose command is missing or cannot be executed, by what a shell says of it.
@@ -162,8 +163,22 @@ def run_task(line: TaskLine) -> NoReturn:
         let_through()
         _take_part(line, job, words, base, meeting)
     except Terminated:
-        meeting.abandon()
+        ignore()
+        if meeting.abandon():
+            _clean_up(line, job, words)
         die()
+
+
+def _clean_up(line: TaskLine, job: JobFacts, words: list[str]) -> None:
+    """Remove what a start that was ended has left; there is time until SIGKILL."""
+    from pyxis_py.protocol.request import Request
+    from pyxis_py.step.verbs import abandon_step
+
+    try:
+        _, failed = abandon_step(Request(encode_request(job, words=words, options=line.options)))
+    except EnrootError as error:
+        failed = [str(error)]
+    _tell(*(f"error: {text}" for text in failed))
 
 
 def _take_part(
@@ -182,7 +197,12 @@ def _take_part(
         _import_join()  # most of it is the keeper's as well
         keeper = KeeperProcess("start", request, line_fd=keepers_fd, serve=_serve)
         os.close(keepers_fd)
-        await_answer(ready_fd, _tell)
+        try:
+            await_answer(ready_fd, _tell)
+        except Terminated:
+            os.kill(keeper.pid, _SIGKILL)
+            keeper.wait()
+            raise
         os.close(ready_fd)
         return keeper.read()
 

@@ -42,6 +42,11 @@ def forget() -> None:
         _signal.signal(_signal.SIGTERM, _signal.SIG_DFL)
 
 
+def ignore() -> None:
+    """Go on in spite of SIGTERM: what is left to do is to be done."""
+    _signal.signal(_signal.SIGTERM, _signal.SIG_IGN)
+
+
 def die() -> NoReturn:
     """End by SIGTERM."""
     _signal.signal(_signal.SIGTERM, _signal.SIG_DFL)

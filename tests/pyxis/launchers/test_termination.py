@@ -14,9 +14,15 @@ from pathlib import Path
 import pytest
 
 from pyxis_py.launchers.srun import TASK
+from tests.slurm.images import make_image
 
 # Prepares no image for as long as `hold` is there.
-_IMPORTER = "#!/bin/sh\ntouch {0}/began\nwhile test -e {0}/hold; do sleep 0.05; done\nexit 1\n"
+_IMPORTER = """#!/bin/sh
+test $1 = get || exit 0
+touch {0}/began
+while test -e {0}/hold; do sleep 0.05; done
+exit 1
+"""
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
@@ -59,6 +65,36 @@ def test_the_last_of_them_removes_the_meeting_place(tmp_path: Path, come: int, t
         for task in running:
             task.kill()
             task.wait()
+
+
+_HOOK = "#!/bin/sh\ntouch {0}/began\nexec sleep 1000\n"
+
+
+@pytest.mark.kernel
+def test_a_container_that_was_unpacked_goes_with_the_last_of_them(tmp_path: Path) -> None:
+    """A hook takes its time: the container is there, and no task has joined it."""
+    tmp_path.chmod(0o700)
+    hook = tmp_path / "config/enroot/hooks.d/50-slow.sh"
+    hook.parent.mkdir(parents=True)
+    hook.write_text(_HOOK.format(tmp_path))
+    hook.chmod(0o755)
+    environ = {
+        "PATH": os.environ["PATH"], "HOME": str(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path),
+        "XDG_CONFIG_HOME": f"{tmp_path}/config", "XDG_DATA_HOME": f"{tmp_path}/data",
+        "SLURM_JOB_ID": "5", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "1",
+        "SLURM_STEP_TASKS_PER_NODE": "1", "PYXIS_PLUGIN_OPTIONS": "runtime_path=/no/such",
+    }  # fmt: skip
+    flags = (f"--container-image={make_image(tmp_path / 'i.sqsh')}", "--container-save=x.sqsh")
+    words = [sys.executable, "-I", "-S", TASK, *flags, "--", "true"]
+    with subprocess.Popen(words, env=environ, cwd=tmp_path, start_new_session=True) as task:
+        wait_for((tmp_path / "began").exists)
+        assert os.listdir(tmp_path / "data/enroot") == ["pyxis_5.0"]
+        task.send_signal(signal.SIGTERM)
+        assert task.wait(timeout=30) == -signal.SIGTERM
+        with suppress(ProcessLookupError):
+            os.killpg(task.pid, signal.SIGKILL)  # as Slurm ends what is left of a step
+    assert os.listdir(tmp_path / "data/enroot") == []
+    assert list(tmp_path.glob("pyxis/5.0*")) == []
 
 
 def opened(pid: int) -> list[str]:
