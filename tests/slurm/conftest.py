@@ -35,3 +35,18 @@ def plugin(rig: Rig) -> Iterator[None]:
     """The plugin is in plugstack.conf while the tests of a module run."""
     with rig.plugstack(plugin_line(rig)):
         yield
+
+
+@pytest.fixture
+def image(rig: Rig) -> str:
+    """The flag for the image at shared/image.sqsh."""
+    return f"--container-image={rig.shared}/image.sqsh"
+
+
+@pytest.fixture
+def other(rig: Rig) -> str:
+    """The flag for another image, whose /etc/mark says so."""
+    path = rig.shared / "other.sqsh"
+    if not path.exists():
+        make_image(path, mark="other")
+    return f"--container-image={path}"

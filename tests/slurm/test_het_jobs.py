@@ -7,26 +7,12 @@ import subprocess
 
 import pytest
 
-from tests.slurm.images import make_image
 from tests.slurm.plugin import PluginRig
 from tests.slurm.rig import Rig
 
 pytestmark = pytest.mark.slurm
 
 HERE = "cat /etc/mark 2> /dev/null || echo host"
-
-
-@pytest.fixture
-def image(rig: Rig) -> str:
-    return f"--container-image={rig.shared}/image.sqsh"
-
-
-@pytest.fixture
-def other(rig: Rig) -> str:
-    path = rig.shared / "other.sqsh"
-    if not path.exists():
-        make_image(path, mark="other")
-    return f"--container-image={path}"
 
 
 def submit(

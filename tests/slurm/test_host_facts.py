@@ -20,11 +20,6 @@ pytestmark = [
 ]
 
 
-@pytest.fixture
-def image(rig: Rig) -> str:
-    return f"--container-image={rig.shared}/image.sqsh"
-
-
 def test_a_task_is_in_the_control_groups_of_its_step(rig: Rig, door: Door, image: str) -> None:
     """pyxis#72: whatever Slurm limits a step with counts in the container as well."""
     bare = groups_of_a_task(rig, "srun")

@@ -32,11 +32,6 @@ STEPS_OWN = (
 )  # fmt: skip
 
 
-@pytest.fixture
-def image(rig: Rig) -> str:
-    return f"--container-image={rig.shared}/image.sqsh"
-
-
 def test_pmix_works_across_nodes(rig: Rig, image: str) -> None:
     """pyxis#88, pyxis#139."""
     done = rig.run("pyxis-srun", "--mpi=pmix", "-N2", "--ntasks-per-node=2", image,

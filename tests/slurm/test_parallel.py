@@ -40,11 +40,6 @@ while not os.path.exists(name % (os.environ["SLURM_JOB_ID"], (rank - 1) % tasks)
 """
 
 
-@pytest.fixture
-def image(rig: Rig) -> str:
-    return f"--container-image={rig.shared}/image.sqsh"
-
-
 def test_tasks_of_a_node_read_each_others_memory(rig: Rig, image: str) -> None:
     mounts = _PYTHON.format(shared=rig.shared)
     done = rig.run("pyxis-srun", "-N1", "-n4", image, mounts, "/usr/bin/python3", "-c",

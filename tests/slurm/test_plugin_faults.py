@@ -29,11 +29,6 @@ LATER = [
 ]
 
 
-@pytest.fixture
-def image(rig: Rig) -> str:
-    return f"--container-image={rig.shared}/image.sqsh"
-
-
 def library_for(rig: Rig, verb: str, said: str) -> str:
     """The library's name: of one that waits for seconds where a call of the keeper's hangs.
 

@@ -19,11 +19,6 @@ from tests.slurm.rig import NODES, Rig
 pytestmark = [pytest.mark.slurm, pytest.mark.usefixtures("plugin")]
 
 
-@pytest.fixture
-def image(rig: Rig) -> str:
-    return f"--container-image={rig.shared}/image.sqsh"
-
-
 def keeper(rig: Rig, body: str) -> str:
     """A setting that puts a script in the interpreter's place."""
     path = rig.shared / "keeper.sh"

@@ -8,26 +8,12 @@ import pytest
 
 from tests.registry.fake_registry import FakeRegistry
 from tests.registry.images import ImageStore, busybox_layer, file
-from tests.slurm.images import make_image
 from tests.slurm.plugin import plugin_line
 from tests.slurm.rig import Rig
 
 pytestmark = [pytest.mark.slurm, pytest.mark.usefixtures("plugin")]
 
 HERE = "cat /etc/mark 2> /dev/null || echo host"
-
-
-@pytest.fixture
-def image(rig: Rig) -> str:
-    return f"--container-image={rig.shared}/image.sqsh"
-
-
-@pytest.fixture
-def other(rig: Rig) -> str:
-    path = rig.shared / "other.sqsh"
-    if not path.exists():
-        make_image(path, mark="other")
-    return f"--container-image={path}"
 
 
 def salloc(

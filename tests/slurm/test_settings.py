@@ -25,11 +25,6 @@ def registry() -> Iterator[FakeRegistry]:
         yield registry
 
 
-@pytest.fixture
-def image(rig: Rig) -> str:
-    return f"--container-image={rig.shared}/image.sqsh"
-
-
 @pytest.fixture(autouse=True)
 def nothing_left(rig: Rig) -> Iterator[None]:
     yield

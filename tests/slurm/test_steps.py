@@ -29,11 +29,6 @@ def name(rig: Rig, request: pytest.FixtureRequest) -> Iterator[str]:
     assert rig.remains() == []
 
 
-@pytest.fixture
-def image(rig: Rig) -> str:
-    return f"--container-image={rig.shared}/image.sqsh"
-
-
 def step(rig: Rig, *words: str, **environ: str) -> tuple[int, str, str]:
     done = rig.run(*SRUN, *words, **environ)
     return done.returncode, done.stdout.strip(), done.stderr

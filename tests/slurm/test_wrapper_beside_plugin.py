@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from tests.slurm.images import make_image
 from tests.slurm.rig import Rig
 
 pytestmark = [pytest.mark.slurm, pytest.mark.usefixtures("plugin")]
 
 HERE = ("sh", "-c", "cat /etc/mark; echo $PYXIS_CONTAINER_IMAGE")
-
-
-@pytest.fixture
-def other(rig: Rig) -> Path:
-    path = rig.shared / "other.sqsh"
-    if not path.exists():
-        make_image(path, mark="other")
-    return path
 
 
 def test_a_variable_is_the_wrappers(rig: Rig) -> None:
@@ -28,9 +17,9 @@ def test_a_variable_is_the_wrappers(rig: Rig) -> None:
     assert done.stdout.split() == ["image", image], done.stderr
 
 
-def test_the_flags_of_salloc_are_not_the_wrappers(rig: Rig, other: Path) -> None:
+def test_the_flags_of_salloc_are_not_the_wrappers(rig: Rig, other: str) -> None:
     flags = ("--container-image=./image.sqsh", "--container-writable")
-    words = ("pyxis-srun", f"--container-image={other}", "sh", "-c", "cat /etc/mark; touch /new")
+    words = ("pyxis-srun", other, "sh", "-c", "cat /etc/mark; touch /new")
     done = rig.run("salloc", "-Q", "-n1", *flags, *words)
     assert done.stdout.split() == ["other"], done.stderr
     assert "Read-only file system" in done.stderr
