@@ -56,22 +56,39 @@ def parse_profile(text: str, *, origin: str) -> Profile:
     Raises:
         SettingsError: naming `origin` and every place that is wrong.
     """
-    import yaml
-
-    try:
-        document = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise SettingsError(f"{origin}: not YAML: {error}") from error
+    document = _load(text, origin)
     problems = list(check(document, PROFILE))
     if not problems:
         try:
             return _build(document)
         except (SettingsError, UsageError) as error:
             problems = [str(error)]
-    raise SettingsError(
-        "\n".join(f"{origin}: {problem}" for problem in problems),
-        hint="`profile init` writes a commented profile",
-    )
+    hint = "`profile init` writes a commented profile"
+    if any(": not a string: " in problem for problem in problems):
+        hint += "; quotes make a string of what YAML takes for a number, as 24:00:00"
+    raise SettingsError("\n".join(f"{origin}: {problem}" for problem in problems), hint=hint)
+
+
+def _load(text: str, origin: str) -> Any:
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        """Takes no key twice: the first section would be lost without a word."""
+
+        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> Any:
+            found: list[Any] = []
+            for key, _ in node.value:
+                name = self.construct_object(key, deep=True)
+                if name in found:
+                    text = f"{name} is there twice"
+                    raise yaml.MarkedYAMLError(problem=text, problem_mark=key.start_mark)
+                found.append(name)
+            return super().construct_mapping(node, deep)
+
+    try:
+        return yaml.load(text, Loader)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise SettingsError(f"{origin}: not YAML: {error}") from error
 
 
 def _build(document: Mapping[str, Any]) -> Profile:

@@ -76,12 +76,23 @@ def test_an_empty_profile_has_the_defaults() -> None:
     ("{version: 1, accounts: {x: {namespace: A_b}}}", "namespace: not a DNS label"),
     ("{version: 1, ? [1] : 2}", "not YAML"),
     ("{version: 1, 5: {}}", "5: unknown field"),
+    ("version: 1\nmounts: []\nmounts: []\n", "not YAML: mounts is there twice"),
+    ("{version: 1, partitions: {p: {queue: q, queue: r}}}", "queue is there twice"),
 ])  # fmt: skip
 def test_what_is_wrong_is_named_with_its_place(text: str, message: str) -> None:
     with pytest.raises(SettingsError) as caught:
         parse_profile(text, origin="x")
     assert message in str(caught.value)
     assert str(caught.value).startswith("x: ")
+
+
+def test_a_time_that_yaml_takes_for_a_number() -> None:
+    text = "version: 1\npartitions: {p: {queue: q, maxTime: 24:00:00}}"
+    with pytest.raises(SettingsError, match=r"p\]\.maxTime: not a string: 86400") as caught:
+        parse_profile(text, origin="x")
+    assert "quotes make a string" in caught.value.hint
+    quoted = parse_profile(text.replace("24:00:00", "'24:00:00'"), origin="x")
+    assert quoted.partitions["p"].max_time == 86400
 
 
 def test_every_mistake_is_reported_at_once() -> None:
