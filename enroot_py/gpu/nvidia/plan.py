@@ -74,7 +74,8 @@ def check_driver(devices: Devices, files: DriverFiles, request: GpuRequest) -> N
         raise NotFoundError(
             "gpu: no NVIDIA driver on this host (no /proc/driver/nvidia/version, no "
             "/sys/module/nvidia, no libraries)",
-            hint="start with NVIDIA_VISIBLE_DEVICES=void to run without GPUs",
+            hint="to run without GPUs: NVIDIA_VISIBLE_DEVICES=void, or void as the value of --gpus "
+            "or --container-gpus",
         )
     if files.other_versions and not files.libraries:
         listed = ", ".join(f"{version} ({folder})" for version, folder in files.other_versions)
