@@ -13,6 +13,7 @@ import random
 import shutil
 import subprocess
 import tarfile
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -233,6 +234,9 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def run(*command: str | Path, **environ: str) -> None:
+    if command[0] == "skopeo":
+        # For its logins: /run/containers may be root's, since root used skopeo.
+        environ.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())
     done = subprocess.run(
         command,
         env={**os.environ, **environ},

@@ -30,7 +30,8 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def skopeo(place: Workplace, *words: str) -> str:
-    environ = {**place.environ, "TMPDIR": str(place.path)}
+    # Logins are looked for in the latter: /run/containers may be root's, since root used skopeo.
+    environ = {**place.environ, "TMPDIR": str(place.path), "XDG_RUNTIME_DIR": str(place.path)}
     command = ["skopeo", "--insecure-policy", *words]
     done = subprocess.run(command, env=environ, stdout=subprocess.PIPE, text=True, check=True)
     return done.stdout

@@ -81,6 +81,8 @@ def test_an_image_pushed_by_skopeo(tmp_path: Path, host: str, store: ImageStore)
     subprocess.run(
         ["skopeo", "copy", "-q", "--preserve-digests", "--dest-tls-verify=false"]
         + [f"oci:{layout}:1", f"docker://{host}/by/skopeo:1"],
+        # For its logins: /run/containers may be root's, since root used skopeo.
+        env={**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)},
         check=True,
     )
     image = Pull(make_settings(tmp_path)).run(f"docker://{host}/by/skopeo:1")
