@@ -35,13 +35,16 @@ _NAMESPACES = (
 )
 _PATIENCE = 400
 """Looks at a container that is being set up, 5 ms apart, before the user is told."""
+_PATIENCE_INSIDE = 2000
+"""The same for one whose root is no longer the host's: only its program has to be executed yet."""
 
 
 def wait_for_program(pid: int) -> None:
     """Wait until the container of a process runs its program, if it is being set up just now.
 
     Until then the process has its namespaces, but the host's files and variables: what joins it
-    would work on the host. A process that ends meanwhile is left to whoever opens it.
+    would work on the host. A process that ends meanwhile is left to whoever opens it, and so is a
+    program in a container that has only taken the name.
     """
     looks = 0
     while _is_unfinished(pid):
@@ -49,6 +52,8 @@ def wait_for_program(pid: int) -> None:
         from time import sleep
 
         looks += 1
+        if looks >= _PATIENCE_INSIDE and not _has_our_root(pid):
+            return
         if looks == _PATIENCE:
             info(f"The container of process {pid} is still being set up, waiting for it")
         sleep(0.005)
@@ -61,6 +66,13 @@ def _is_unfinished(pid: int) -> bool:
     except OSError:
         return False
     return name == UNFINISHED and rest[1:2] not in ("Z", "X")
+
+
+def _has_our_root(pid: int) -> bool:
+    try:
+        return _identity(f"/proc/{_inner_process(pid)}/root") == _identity("/")
+    except OSError:
+        return False
 
 
 class Target:

@@ -27,16 +27,32 @@ UNFINISHED = "enroot:start"
 """Name of a process whose container is being set up. The kernel replaces it in execve(2)."""
 
 
-def show_unfinished() -> None:
-    """Name this process so that others see that its container cannot be joined yet."""
+class Unfinished:
+    """While entered: this process is named so that others see its container cannot be joined yet.
+
+    Executing the container's program ends that, and so does an error.
+    """
+
+    def __enter__(self) -> None:
+        self._name = _rename(UNFINISHED.encode())
+
+    def __exit__(self, *failure: object) -> None:
+        _rename(self._name)
+
+
+def _rename(name: bytes) -> bytes:
+    """Give this process a name and return the one it had."""
     try:
-        fd = os.open("/proc/self/comm", os.O_WRONLY | os.O_CLOEXEC)
+        # What a container without /proc has there might be a fifo.
+        fd = os.open("/proc/self/comm", os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            before = os.read(fd, 64)
+            os.write(fd, name)
+        finally:
+            os.close(fd)
     except OSError:
-        return  # without /proc nobody could look either
-    try:
-        os.write(fd, UNFINISHED.encode())
-    finally:
-        os.close(fd)
+        return name  # nobody could look either
+    return before.rstrip(b"\n")
 
 
 def fork_into_pid_namespace(kernel: Kernel) -> None:

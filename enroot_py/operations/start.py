@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from enroot_py.enter.configuration import gather_mount_files
 from enroot_py.enter.namespaces import enter_namespaces
-from enroot_py.enter.process import close_on_exec, is_open, show_unfinished
+from enroot_py.enter.process import Unfinished, close_on_exec, is_open
 from enroot_py.enter.rootfs import RootfsMount, make_workdir, seal_rootfs
 from enroot_py.enter.switch_root import switch_root
 from enroot_py.hooks.find import find_hooks
@@ -57,8 +57,11 @@ def start(
         EnrootError: anything else that is wrong with spec, settings, image or machine.
     """
     spec.check()
-    kernel = kernel or Kernel()
-    show_unfinished()
+    with Unfinished():
+        _start(spec, settings, kernel or Kernel())
+
+
+def _start(spec: StartSpec, settings: Settings | None, kernel: Kernel) -> NoReturn:
     settings = settings or load_settings(directives=read_directives(spec.conf))
     plan = plan_start(spec, settings, observe_host(), find_rootfs(spec.target, settings))
     hooks = find_hooks(plan.settings)

@@ -81,9 +81,12 @@ def check_words(name: str, words: object) -> None:
 def _row(name: str, words: object) -> Iterable[object]:
     if isinstance(words, (tuple, list)):
         return words
-    raise UsageError(f"{name}: {words!r} is no tuple or list", hint='for one word: ("word",)')
+    # Not the value: variables may hold secrets.
+    what = f"{name}: expected a tuple or list, got {type(words).__name__}"
+    raise UsageError(what, hint='for one word: ("word",)')
 
 
 def _check_text(name: str, value: object) -> None:
     if not isinstance(value, str):
-        raise UsageError(f"{name}: {value!r} is no text", hint="str() makes text of a path")
+        what = f"{name}: expected text, got {type(value).__name__}"
+        raise UsageError(what, hint="str() makes text of a path")

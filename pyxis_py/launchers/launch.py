@@ -69,11 +69,11 @@ def check_words(name: str, words: Iterable[str]) -> list[str]:
         UsageError: for a text, whose letters would be taken for words, and for what is no text.
     """
     if isinstance(words, str | bytes):
-        raise UsageError(f"{name}: expected a list of texts, got {words!r}")
+        raise UsageError(f"{name}: expected a list of texts, got {type(words).__name__}")
     listed = [os.fspath(word) if isinstance(word, os.PathLike) else word for word in words]
     for word in listed:
         if not isinstance(word, str):
-            raise UsageError(f"{name}: expected a list of texts, got {word!r} in it")
+            raise UsageError(f"{name}: expected texts, got {type(word).__name__} in it")
     return listed
 
 

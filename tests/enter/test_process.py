@@ -4,10 +4,13 @@ import errno
 import os
 import signal
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from enroot_py.enter.process import (
+    UNFINISHED,
+    Unfinished,
     close_all,
     close_on_exec,
     end_by_signal,
@@ -112,3 +115,14 @@ def test_a_child_is_waited_for_where_childrens_ends_are_ignored() -> None:
 
 def _end_by_what_is_ignored() -> None:
     os._exit(7 if signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN else 8)
+
+
+def test_a_start_that_fails_gives_its_name_back() -> None:
+    def name() -> str:
+        return Path("/proc/self/comm").read_text().rstrip("\n")
+
+    before = name()
+    with pytest.raises(ZeroDivisionError), Unfinished():
+        assert name() == UNFINISHED
+        raise ZeroDivisionError
+    assert name() == before

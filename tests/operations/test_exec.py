@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from enroot_py.enter import join
+from enroot_py.enter.process import UNFINISHED
 from tests.hooks.contexts import wait_until_asleep
 from tests.hooks.sandbox import Sandbox, identity, sandbox_in
 from tests.operations.starting import ignored_signals, running, status_field
@@ -188,3 +190,20 @@ def test_a_container_that_is_being_set_up_is_waited_for(
                 assert joined.stdout.read().splitlines()[:2] == ["", ".lock"]
         finally:
             process.kill()
+
+
+def test_a_program_that_takes_the_name_of_a_start_can_be_joined(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(join, "_PATIENCE_INSIDE", 20)
+    script = f"printf {UNFINISHED} > /proc/self/comm; echo named; read _"
+    command = ["busybox", "sh", "-c", script]
+    with subprocess.Popen(
+        [str(sandbox.programs / "enroot"), "start", "box", *command],
+        env=sandbox.environ, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        assert process.stdout.readline() == "named\n"
+        assert Path(f"/proc/{process.pid}/comm").read_text().strip() == UNFINISHED
+        join.wait_for_program(process.pid)
+        process.kill()

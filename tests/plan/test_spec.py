@@ -40,6 +40,13 @@ def test_an_attribute_of_another_type_is_named(wrong: dict[str, Any]) -> None:
         assert f"StartSpec.{next(iter(wrong))}: " in str(caught.value)
 
 
+@pytest.mark.parametrize("environ", [{"TOKEN": "secret"}, (("TOKEN", "secret"),), "TOKEN=secret"])
+def test_no_message_tells_a_variables_value(environ: Any) -> None:
+    with pytest.raises(UsageError) as caught:
+        StartSpec("box", environ=environ).check()
+    assert "secret" not in str(caught.value)
+
+
 def test_lists_and_records_are_taken() -> None:
     command: Any = ["echo", "a"]
     StartSpec("box", command, mounts=("/data", Mount("/data", "/mnt")), environ=("A",)).check()

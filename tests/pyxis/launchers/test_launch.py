@@ -63,13 +63,13 @@ def test_a_flag_with_a_value_is_no_switch() -> None:
 @pytest.mark.parametrize(
     ("command", "container", "message"),
     [
-        ("true", {}, "command: expected a list of texts, got 'true'"),
+        ("true", {}, "command: expected a list of texts, got str"),
         ([], {}, "command: nothing to run"),
-        (["echo", 1], {}, "got 1 in it"),
+        (["echo", 1], {}, "command: expected texts, got int in it"),
         (["true"], {"mounts": "/a:/a"}, "mounts: expected a list of texts"),
         (["true"], {"env": "FOO"}, "env: expected a list of texts"),
         (["true"], {"writable": "no"}, "no flag of containers writable='no'"),
-        (["true"], {"unshare": [1]}, "unshare: expected a list of texts"),
+        (["true"], {"unshare": [1]}, "unshare: expected texts"),
         (["true"], {"srun_options": "-l"}, "srun_options: expected a list of texts"),
     ],
 )
