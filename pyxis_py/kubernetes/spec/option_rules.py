@@ -37,12 +37,17 @@ APPROXIMATED_BY_LAUNCHER = frozenset(
      "threads-per-core")
 )  # fmt: skip
 
-_GPU_BINDING = r"closest|none|(single|per_task):\d+|map_gpu:[\dx*,]+|mask_gpu:[\da-fx*,]+"
-_DISTRIBUTION = r"(\*|block|cyclic|plane=\d+|arbitrary)(:(\*|block|cyclic|fcyclic)){0,2}"
+_GPU_MAP = r"(0x[\da-f]+|\d+)(\*\d+)?"
+_GPU_MASK = r"(0x)?[\da-f]+(\*\d+)?"
+_GPU_BINDING = (
+    r"closest|none|(single|per_task):\d+"
+    rf"|map_gpu:{_GPU_MAP}(,+{_GPU_MAP})*,*|mask_gpu:{_GPU_MASK}(,+{_GPU_MASK})*,*"
+)
+_DISTRIBUTION = r"(\*|block|cyclic|arbitrary)(:(\*|block|cyclic|fcyclic)){0,2}"
 LAUNCHER_VALUES: dict[str, tuple[str, str]] = {
     # option: what its value looks like in any case of letters, and how to say so
     "distribution": (
-        rf"(no)?pack|{_DISTRIBUTION}(,(no)?pack)?",
+        rf"(no)?pack|plane=0*[1-9]\d*|{_DISTRIBUTION}(,(no)?pack)?",
         "block, cyclic, plane=SIZE or arbitrary, and how within a node: block:cyclic",
     ),
     "gpu-bind": (

@@ -165,7 +165,9 @@ def test_what_sbatch_takes_is_taken(words: tuple[str, ...], given: set[str]) -> 
     ("--open-mode=foo",), ("--hint=foo",), ("--hint=",), ("-m", "foo"), ("-m", "plane"),
     ("--gpu-bind=foo",), ("-m", "fcyclic"), ("--threads-per-core=a",), ("--ntasks-per-socket=0",),
     ("--ntasks-per-gpu=2", "--gpus-per-task=1"), ("--ntasks-per-gpu=2", "--ntasks-per-node=2"),
-    ("--mem=1", "--mem-per-cpu=2"),
+    ("--mem=1", "--mem-per-cpu=2"), ("-m", "plane=0"), ("-m", "plane=4,pack"),
+    ("-m", "plane=4:block"), ("--gpu-bind=map_gpu:x",), ("--gpu-bind=map_gpu:a",),
+    ("--gpu-bind=mask_gpu:g",),
 ])  # fmt: skip
 def test_what_sbatch_refuses_is_refused(words: tuple[str, ...]) -> None:
     """Held against sbatch 22.05."""

@@ -264,7 +264,8 @@ def bind_gpus(text: str, share: Share, place: int, per_task: int) -> tuple[int, 
         place: the task's number among those of the node.
         per_task: GPUs of each task, 0 if srun was not asked for a number.
     """
-    kind, _, value = text.lower().replace("verbose,", "").partition(":")
+    words = text.lower().removeprefix("verbose,").removesuffix(",verbose")
+    kind, _, value = words.partition(":")
     count = len(share.tasks)
     if kind in ("", "closest") and not per_task or kind == "none" or not share.gpus:
         return share.gpus
@@ -273,18 +274,19 @@ def bind_gpus(text: str, share: Share, place: int, per_task: int) -> tuple[int, 
     if kind == "single":
         # So many tasks in a row share one GPU.
         return (share.gpus[place // max(1, int(value or 1)) % len(share.gpus)],)
-    size = int(value) if kind == "per_task" and value else per_task or len(share.gpus) // count or 1
+    size = int(value) if kind == "per_task" and value else per_task
+    size = size or len(share.gpus) // count or 1
     first = place * size % len(share.gpus)
     return tuple(share.gpus[first : first + size])
 
 
 def _mapped_gpus(kind: str, value: str, share: Share, place: int) -> tuple[int, ...]:
-    entries = [entry for part in value.split(",") for entry in _repeated(part)]
+    entries = [entry for part in value.split(",") if part for entry in _repeated(part)]
     if not entries:
         return share.gpus
     entry = entries[place % len(entries)]
     if kind == "map_gpu":
-        number = int(entry, 0)
+        number = int(entry, 16 if entry.startswith("0x") else 10)
         return (share.gpus[number],) if number < len(share.gpus) else share.gpus
     mask = int(entry, 16)
     return tuple(gpu for bit, gpu in enumerate(share.gpus) if mask >> bit & 1)

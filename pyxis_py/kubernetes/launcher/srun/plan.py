@@ -26,7 +26,7 @@ def plan_request(
         CommandLineError: if the numbers contradict one another.
     """
     warnings: list[str] = []
-    distribution, plane = _distribution(srun)
+    distribution, plane = _distribution(srun, hostfile)
     required = _required(srun, distribution, hostfile)
     least, most = _nodes(srun, len(dict.fromkeys(required)))
     if most and len(required) > most and distribution != "arbitrary":
@@ -46,9 +46,10 @@ def plan_request(
         per_node = 0
     if least > job_nodes:
         raise CommandLineError(f"{quantity(least, 'node')}, but the job has {job_nodes}")
+    gpus, gpus_per_node = _gpus(srun, ntasks, per_node)
     request = _request(srun)._replace(
         nodes=(least, most or least), ntasks=ntasks, per_node=per_node, required=required,
-        distribution=distribution, plane=plane,
+        distribution=distribution, plane=plane, gpus=gpus, gpus_per_node=gpus_per_node,
     )  # fmt: skip
     return request, warnings
 
@@ -71,7 +72,7 @@ def _request(srun: Srun) -> StepRequest:
         whole=not part or srun.has("whole"),
         overcommit=srun.has("overcommit"),
         gpus=srun.gpus,
-        gpus_per_node=_gpus_per_node(srun),
+        gpus_per_node=srun.gpus_per_node,
         gpus_per_task=srun.gpus_per_task,
     )
 
@@ -125,13 +126,19 @@ def _cpus(srun: Srun) -> int:
     return 1
 
 
-def _gpus_per_node(srun: Srun) -> int:
-    if srun.ntasks_per_gpu and srun.gpus < 0 and srun.gpus_per_node < 0 and srun.ntasks:
-        return -(-(srun.ntasks_per_node or srun.ntasks) // srun.ntasks_per_gpu)
-    return srun.gpus_per_node
+def _gpus(srun: Srun, ntasks: int, per_node: int) -> tuple[int, int]:
+    """Return the GPUs of the step and of a node; -1 where they are not asked for.
+
+    What --ntasks-per-gpu makes of all tasks is all the step's, not a node's.
+    """
+    asked = max(srun.gpus, srun.gpus_per_node, srun.gpus_per_task) >= 0
+    tasks = srun.ntasks_per_gpu
+    if asked or not tasks or not srun.ntasks:
+        return srun.gpus, srun.gpus_per_node
+    return -(-ntasks // tasks), -(-per_node // tasks) if per_node else -1
 
 
-def _distribution(srun: Srun) -> tuple[str, int]:
+def _distribution(srun: Srun, hostfile: Sequence[str]) -> tuple[str, int]:
     """Return the distribution over nodes, and the size of a plane."""
     text = srun.text("distribution").lower()
     first = text.partition(":")[0].partition(",")[0]
@@ -142,6 +149,9 @@ def _distribution(srun: Srun) -> tuple[str, int]:
         return "plane", parse_count(size, "--distribution=plane")
     if first in ("", "*", "pack", "nopack"):
         return "block", 0
+    if first == "arbitrary" and "distribution" not in srun.chosen:
+        # The job's own, whose list named the cluster's nodes: without a new one it says nothing.
+        return ("arbitrary" if hostfile or srun.nodelist else "block"), 0
     if first not in DISTRIBUTIONS:
         raise CommandLineError(f"--distribution: not a distribution over nodes: {text!r}")
     return first, 0
