@@ -75,15 +75,21 @@ def _load(text: str, origin: str) -> Any:
     class Loader(yaml.SafeLoader):
         """Takes no key twice: the first section would be lost without a word."""
 
-        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> Any:
+        def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+            # Before merge keys (<<) are replaced: what they bring gives way to keys of the section.
+            node = super().compose_mapping_node(anchor)
             found: list[Any] = []
             for key, _ in node.value:
-                name = self.construct_object(key, deep=True)
+                if key.tag == "tag:yaml.org,2002:merge":
+                    continue
+                text = key.tag == "tag:yaml.org,2002:value"  # the key =
+                name = key.value if text else self.construct_object(key, deep=True)
                 if name in found:
-                    text = f"{name} is there twice"
-                    raise yaml.MarkedYAMLError(problem=text, problem_mark=key.start_mark)
+                    raise yaml.MarkedYAMLError(
+                        problem=f"{name} is there twice", problem_mark=key.start_mark
+                    )
                 found.append(name)
-            return super().construct_mapping(node, deep)
+            return node
 
     try:
         return yaml.load(text, Loader)

@@ -78,12 +78,32 @@ def test_an_empty_profile_has_the_defaults() -> None:
     ("{version: 1, 5: {}}", "5: unknown field"),
     ("version: 1\nmounts: []\nmounts: []\n", "not YAML: mounts is there twice"),
     ("{version: 1, partitions: {p: {queue: q, queue: r}}}", "queue is there twice"),
+    ("{version: 1, mounts: [{<<: {pvc: x}, name: a, path: /a, name: b}]}", "name is there twice"),
+    ("{version: 1, qos: {=: {}, =: {}}}", "= is there twice"),
+    ("{version: 1, qos: {=: {}}}", "qos: not a valid key: '='"),
+    ("&a {? *a : 1}", "not YAML"),
 ])  # fmt: skip
 def test_what_is_wrong_is_named_with_its_place(text: str, message: str) -> None:
     with pytest.raises(SettingsError) as caught:
         parse_profile(text, origin="x")
     assert message in str(caught.value)
     assert str(caught.value).startswith("x: ")
+
+
+@pytest.mark.parametrize("text", [
+    "mounts:\n- &m {path: /data, name: d, pvc: dd}\n- {<<: *m, path: /scratch, name: s}\n",
+    # Merged before the section that brings it, which merges itself, is looked at.
+    ("partitions: {p: {queue: q, topology: &t {<<: {levels: [a]}, levels: [b]}}, "
+     "r: {queue: q, topology: {<<: *t, switches: b}}}\n"),
+    "accounts: {a: &a {namespace: x}, b: {<<: [*a, {namespace: y}]}, c: {<<: *a, <<: *a}}\n",
+])  # fmt: skip
+def test_merge_keys_are_taken(text: str) -> None:
+    parse_profile(f"version: 1\n{text}", origin="x")
+
+
+def test_a_key_wins_over_one_that_is_merged() -> None:
+    text = "version: 1\nmounts:\n- &m {path: /data, name: d, pvc: dd}\n- {<<: *m, path: /s}\n"
+    assert [rule.path for rule in parse_profile(text, origin="x").mounts] == ["/data", "/s"]
 
 
 def test_a_time_that_yaml_takes_for_a_number() -> None:
