@@ -68,10 +68,10 @@ def submit(
         left = roll_back(client, created)
         failed = _without_secrets(error, manifests, left)
     except BaseException:
-        # Ctrl-C as well: a job that nobody knows the number of must not stay.
-        roll_back(
-            client, [*created, *_in_flight(client, manifests[len(created) :], created, sleep)]
-        )
+        # Ctrl-C as well: a job that nobody knows the number of must not stay. What is known goes
+        # first: a second Ctrl-C may come while the server is waited for.
+        roll_back(client, created)
+        roll_back(client, _in_flight(client, manifests[len(created) :], created, sleep))
         raise
     if failed is not None:
         # Out here it does not drag along the error that it stands for.

@@ -175,6 +175,27 @@ def test_ctrl_c_while_the_server_works_leaves_nothing_behind(
     assert len(slept) == late
 
 
+def test_a_second_ctrl_c_leaves_nothing_that_is_known(
+    python: ClusterClient, server: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It comes while what the server makes of the interrupted request is waited for."""
+    rendered, create, slept = render(script("-p flat")), python.create, []
+
+    def interrupted(made: Object, *, dry_run: bool = False) -> Object:
+        if made["kind"] == "JobSet":
+            raise KeyboardInterrupt
+        return create(made, dry_run=dry_run)
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(python, "create", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        submit(python, rendered.manifests, sleep=sleep)
+    assert slept and not server.objects.objects
+
+
 def test_a_name_that_is_taken_touches_nothing_of_the_other(
     client: ClusterClient, server: ApiServer
 ) -> None:
