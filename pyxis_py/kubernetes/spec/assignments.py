@@ -11,12 +11,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-WORD_PART = r"(?:\"[^\"]*\"|'[^']*'|\\.|\$\([^()]*\)|[^\s;&|)<>\"'\\])"
+_COMMAND = r"\$\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)|`[^`]*`"
+WORD_PART = rf"(?:\"(?:[^\"\\]|\\.)*\"|'[^']*'|\\.|{_COMMAND}|[^\s;&|)<>\"'\\`])"
 """A part of a word of a shell: a quoted text, a command, or any other character."""
 _ASSIGNMENT = re.compile(
-    rf"(?:^|[\s;&({{])([A-Za-z_]\w*)(\+?)=(\((?:{WORD_PART}|\s)*\)|{WORD_PART}*)", re.ASCII
+    rf"(?:^|[\s;&({{])([A-Za-z_]\w*)(\+?)="
+    rf"(?:\(((?:{WORD_PART}|\s)*)\)|({WORD_PART}*))(?P<rest>[\"'`]?)",
+    re.ASCII,
 )
-_OPEN = re.compile(r"(?:^|[\s;&])[A-Za-z_]\w*\+?=(?:(\()[^()]*|(\")[^\"]*)\Z", re.ASCII)
 _USE = re.compile(
     r"\"?\$\{([A-Za-z_]\w*)\[[@*]\]\}\"?|\$([A-Za-z_]\w*)|\$\{([A-Za-z_]\w*)\}", re.ASCII
 )
@@ -30,14 +32,6 @@ _HERE = re.compile(r"\$\(pwd\)|`pwd`")
 _MOVE = re.compile(r"(?:^|[\s;&|({])(?:cd|pushd|popd)(?:$|[\s;&|)])")
 
 
-def end_of_open_word(line: str) -> str:
-    """Return what ends an assignment that goes on in the next line: `)`, `"`, or "" for none."""
-    match = _OPEN.search(line)
-    if match is None:
-        return ""
-    return ")" if match[1] else '"'
-
-
 class Assignments:
     """The variables that lines have set so far."""
 
@@ -49,11 +43,13 @@ class Assignments:
         """Take in the assignments of one line."""
         for name, default in _DEFAULT.findall(line):
             self._values.setdefault(name, default)
-        for name, more, value in _ASSIGNMENT.findall(line):
-            if value.startswith("("):
-                self._note_array(name, more, self.substitute(value[1:-1]))
+        for match in _ASSIGNMENT.finditer(line):
+            name, more, array, word, rest = match.groups()
+            if array is not None:
+                self._note_array(name, more, self.substitute(array))
                 continue
-            expanded = self.expand(value)
+            # A parenthesis or a quote that is not closed: whatever it is, it is not known.
+            expanded = None if rest or word.startswith("(") else self.expand(word)
             before = self._values.pop(name, None) if more else ""
             self._values.pop(name, None)
             self._arrays.pop(name, None)

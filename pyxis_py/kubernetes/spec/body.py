@@ -1,7 +1,7 @@
 """What a script's body will ask for in the pod: commands that cannot work there, and images.
 
 The body is scanned word by word, not run: here-documents and strings are looked at as well, so a
-finding may be in text that is never executed. `--allow CODE` is for that.
+finding may be in text that is never executed. `--allow CODE` is for that. Comments are not.
 
 Pure.
 """
@@ -12,7 +12,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pyxis_py.kubernetes.spec.assignments import WORD_PART, Assignments, end_of_open_word
+from pyxis_py.kubernetes.spec.assignments import WORD_PART, Assignments
+from pyxis_py.kubernetes.spec.shell_lines import shell_lines
 
 COMMANDS: dict[str, tuple[str, str]] = {
     # command: code, what it would need
@@ -49,6 +50,8 @@ _VALUE = rf"(?:=|\s+)({WORD_PART}+)"
 _IMAGE = re.compile("--container-image" + _VALUE)
 _MOUNTS = re.compile("--container-mounts" + _VALUE)
 _MPI = re.compile("--mpi" + _VALUE)
+_WORD = re.compile(rf"[<>]&?|&>|[;&|()]|{WORD_PART}+")
+_SRUN = re.compile(r"(?:^|[\s;&|(){}`\"'=/])srun(?![^\s;&|)}`\"'])")
 _SECRET = re.compile(
     r"(?:^|\s)(?:export\s+)?(\w*(?:TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY)\w*)=['\"]?[^\s'\"$`]{6,}"
 )
@@ -89,28 +92,60 @@ def scan_body(text: str, first_line: int, environ: Mapping[str, str] | None = No
     images: dict[str, int] = {}
     mounts: dict[str, int] = {}
     variables = Assignments(environ or {})
-    for number, line in _logical_lines(text, first_line):
-        if line.lstrip().startswith("#"):
-            continue
-        commands = _command_names(line)
-        findings += _commands(line, number, commands)
-        findings += _settings(line, number)
-        before = line.partition("srun")[0]
-        variables.note(line if before == line or before.count('"') % 2 else before)
-        line = variables.substitute(line)
-        if re.search(r"\bsrun\b", line):
-            findings += _srun_flags(line, number)
-            for word in _IMAGE.findall(line):
+    for line in shell_lines(text, first_line):
+        findings += _commands(line.text, line.number, _command_names(line.text))
+        findings += _settings(line.text, line.number)
+        if line.assigned != line.text:
+            variables.note(line.assigned)
+        for part, is_srun in _parts(line.text):
+            if line.assigned == line.text and not is_srun:
+                variables.note(part)
+            part = variables.substitute(part)
+            if not _SRUN.search(part):
+                continue
+            findings += _srun_flags(part, line.number)
+            for word in _IMAGE.findall(part):
                 image = variables.expand(word) or word.strip("\"'")
-                images.setdefault(image.replace("\\#", "#"), number)
-            for word in _MOUNTS.findall(line):
+                images.setdefault(image.replace("\\#", "#"), line.number)
+            for word in _MOUNTS.findall(part):
                 known, unknown = _entries(word, variables)
                 if known:
-                    mounts.setdefault(",".join(known), number)
-                for entry in unknown:
-                    text = f"--container-mounts: what {entry} stands for is known at run time"
-                    findings.append(Finding("srun-mounts", number, text, False))
+                    mounts.setdefault(",".join(known), line.number)
+                findings += _unknown_mounts(unknown, line.number)
     return Body(tuple(findings), tuple(images.items()), tuple(mounts.items()))
+
+
+def _parts(line: str) -> list[tuple[str, bool]]:
+    """Cut a line into `srun` commands and what stands between; tell which are such commands.
+
+    What is assigned before `srun` counts for it, and what is assigned behind it does not.
+    """
+    parts: list[tuple[str, bool]] = []
+    start = begin = depth = 0  # of the part; of the command; parentheses in `srun`'s words
+    is_srun = False
+    for match in _WORD.finditer(line):
+        token = match[0]
+        if is_srun and token in ("(", ")"):
+            depth += 1 if token == "(" else -1
+        if token in (";", "&", "|", "(", ")"):
+            begin = match.end()
+            if is_srun and depth <= 0 and (token not in "()" or depth < 0):
+                parts.append((line[start : match.start()], True))
+                start, is_srun = match.start(), False
+        elif not is_srun and token.strip("\"'").rpartition("/")[2] == "srun" and "=" not in token:
+            parts.append((line[start:begin], False))
+            start, is_srun, depth = begin, True, 0
+        elif not is_srun and not _ASSIGNMENT.match(token):
+            begin = match.end()
+    return [part for part in (*parts, (line[start:], is_srun)) if part[0]]
+
+
+def _unknown_mounts(entries: list[str], number: int) -> list[Finding]:
+    return [
+        Finding("srun-mounts", number,
+                f"--container-mounts: what {entry} stands for is known at run time", False)
+        for entry in entries
+    ]  # fmt: skip
 
 
 def _entries(word: str, variables: Assignments) -> tuple[list[str], list[str]]:
@@ -124,34 +159,6 @@ def _entries(word: str, variables: Assignments) -> tuple[list[str], list[str]]:
         entry = variables.expand(part)
         (unknown if entry is None else known).append(part if entry is None else entry)
     return known, unknown
-
-
-def _logical_lines(text: str, first_line: int) -> list[tuple[int, str]]:
-    """Join lines that end in a backslash or in the middle of an assignment.
-
-    Each has the number of its first one.
-    """
-    if not first_line:
-        return []
-    lines: list[tuple[int, str]] = []
-    continued = False
-    end = ""  # of an assignment of several lines
-    for number, line in enumerate(text.splitlines(), start=1):
-        if number < first_line:
-            continue
-        part = line.removesuffix("\\")
-        if end == ")" and part.lstrip().startswith("#"):
-            continue
-        if continued or end:
-            lines[-1] = (lines[-1][0], lines[-1][1] + " " + part)
-        else:
-            lines.append((number, part))
-        continued = part != line
-        if not end and not lines[-1][1].lstrip().startswith("#"):
-            end = end_of_open_word(lines[-1][1])
-        elif end and end in part:
-            end = ""
-    return lines
 
 
 def _command_names(line: str) -> list[str]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pyxis_py.kubernetes.launcher.srun.option_table import OPTIONS
 from pyxis_py.kubernetes.spec.body import SRUN_FLAGS, scan_body
@@ -126,6 +128,115 @@ def test_what_a_variable_asks_for_is_found(lines: str) -> None:
 ])  # fmt: skip
 def test_what_a_variable_does_not_stand_for_any_more(lines: str) -> None:
     assert [f.code for f in scan_body(lines, 1).findings if f.code == "pty"] == []
+
+
+_SECRET = "--container-mounts=/data/secret:/q"
+_USE = 'srun "${A[@]}" x'
+
+
+@pytest.mark.parametrize(("lines", "images", "mounts"), [
+    (f'A=(--container-image=a/b:1-py3 --x="j$(date +%s)"\n --container-mounts=/d:/e)\n{_USE}',
+     ["a/b:1-py3"], ["/d:/e"]),
+    (f"A=(--container-image=a/b:1 --x=$(f $(g (h)) )\n --container-mounts=/d:/e\n)\n{_USE}",
+     ["a/b:1"], ["/d:/e"]),
+    (f"A=(--container-image=a # the old one (stable)\n--container-mounts=/d:/e)\n{_USE}",
+     ["a"], ["/d:/e"]),
+    (f"A=(--container-image=a # it's one\n # it's \"\n--container-mounts=/d:/e)\n{_USE}",
+     ["a"], ["/d:/e"]),
+    (f"A=(\n--container-image=a\n# {_SECRET}\n)\n{_USE}", ["a"], []),
+    (f"A=(--container-image=a # {_SECRET})\n)\n{_USE}", ["a"], []),
+    (f"A=('--x=(' --container-image=a\n ')' --container-mounts=/d:/e)\n{_USE}", ["a"], ["/d:/e"]),
+    (f'A=(--x=")"\n--container-image=a)\nA+=(\n--container-mounts=/d:/e\n)\n{_USE}',
+     ["a"], ["/d:/e"]),
+    ("I=a; A='\n--x'\nsrun --container-image=$I $A b", ["a"], []),
+    ("I=a\nI+=b; A='\n--x'\nsrun --container-image=$I $A b", ["ab"], []),
+    ("I=a; O=$(srun --container-image=$I b |\n cat)", ["a"], []),
+    (f"A=(--container-image=a\nI=b\nsrun --container-image=$I c\n{_USE}", ["b"], []),
+    (f"A=(--container-image=a --x$(\n{_USE}", [], []),
+    ("I='a\nsrun --container-image=$I c", ["$I"], []),
+    ("I=a\ncat <<E\nI=\"b\nE\nsrun --container-image=$I c", ["$I"], []),
+])  # fmt: skip
+def test_of_an_array_all_is_known_or_nothing(
+    lines: str, images: list[str], mounts: list[str]
+) -> None:
+    body = scan_body(lines, 1)
+    assert [found for found, _ in body.images] == images
+    assert [found for found, _ in body.mounts] == mounts
+
+
+@pytest.mark.parametrize(("lines", "images"), [
+    ("I=/data/srun_images/x.sqsh\nsrun --container-image=$I a", ["/data/srun_images/x.sqsh"]),
+    ("I=/data/srun/x.sqsh\nsrun --container-image=$I a", ["/data/srun/x.sqsh"]),
+    ("srun_image=a/b:1\nsrun --container-image=$srun_image a", ["a/b:1"]),
+    ("my_srun=a; I=b\nsrun --container-image=$I a", ["b"]),
+    ("echo my-srun; I=b\nsrun --container-image=$I a", ["b"]),
+    ("S=/usr/bin/srun\n$S --container-image=b a", ["b"]),
+    ("S='exec srun --container-image=b'\n$S a", ["b"]),
+    ("S='srun -N1'; I=b\n$S --container-image=$I a", ["b"]),
+    ("I=b; time /usr/bin/srun --container-image=$I a", ["b"]),
+    ("I=b; if true; then exec srun --container-image=$I a; fi", ["b"]),
+    ("I=b; X=1 srun --container-image=$I a", ["b"]),
+    ("I=b; I=c srun --container-image=$I a\nsrun --container-image=$I/d a", ["b", "b/d"]),
+    ("I=b; (srun --container-image=$I a) && I=c; srun --container-image=$I a", ["b", "c"]),
+    ("I=b; srun --container-image=$I env I=c &\nsrun --container-image=$I/d a", ["b", "b/d"]),
+    ("srun -N1 2>&1 >/dev/null --container-image=b a", ["b"]),
+    ("srun -N$(f (g) ; h) --container-image=b a; I=c", ["b"]),
+    ("srun \"a; b\" --container-image=b &>c --x; srun --container-image=c a", ["b", "c"]),
+    ("ls /data/srun-images --container-image=b", []),
+    ("ls srun.log --container-image=b", []),
+    ("srun --container-image=\\\nb a", ["b"]),
+    ("R=r.io\nsrun --container-image=${R}#a/b c", ["r.io#a/b"]),
+    ("R=r.io; I=\"${R}\"#a/b\nsrun --container-image=$I c", ["r.io#a/b"]),
+    ("srun --container-image=$(r)#a/b c", ["$(r)#a/b"]),
+    ("srun --container-image=`r`#a/b c", ["`r`#a/b"]),
+])  # fmt: skip
+def test_srun_is_a_command_and_not_letters_in_a_word(lines: str, images: list[str]) -> None:
+    assert [found for found, _ in scan_body(lines, 1).images] == images
+
+
+@pytest.mark.parametrize("line", [
+    'echo "Running on nodes="$SLURM_JOB_NODELIST',
+    "echo 'Running on nodes='$SLURM_JOB_NODELIST",
+    'echo "Running on\n nodes="$SLURM_JOB_NODELIST',
+    "echo 'Running on\n nodes='$SLURM_JOB_NODELIST",
+    'echo "a \\" nodes="$X',
+    'cat <<EOF\nname="foo\nEOF', "cat <<-'E F'\nname=\"foo it's\n\tE F",
+    'cat <<A <<B\nx="\nA\ny=(\nB', 'cat <<< "a"', "echo $((1<<x))",
+    'X=1 # use lr="3e-4', "X=1; # it's", 'X=1 ;# a="', "X=1 # a \\", "# a \\",
+    "X=$'it\\'s'", 'X="${Y:-it\'s}"', "X=${Y#\\\"}", "echo ${#X} $#",
+    "X=(\na # (\n)", "X=`a\nb`", "X=$(a 'b)'\n)", "X='\n\"'", 'X="\n\'"',
+    "case $X in\na) Y=1 ;;\nesac", "f() {\n  :\n}", "X=(never closed", 'X="never closed',
+    "bash -c '\n  true # it is\n'",
+])  # fmt: skip
+def test_a_quote_in_a_line_hides_nothing_below_it(line: str) -> None:
+    """Commands are found at their lines, and what is commented out is not."""
+    lines = (f"I=new\n{line}\n# srun --container-image=old {_SECRET}\n#I=old\nsbatch a # salloc\n"
+             "srun --container-image=$I b # --container-mounts=/d:/e\n")  # fmt: skip
+    body, number = scan_body(lines, 1), line.count("\n") + 5
+    assert [(f.code, f.line) for f in body.findings] == [("nested-sbatch", number)]
+    assert body.images == (("new", number + 1),)
+    assert body.mounts == ()
+
+
+def test_commands_within_an_assignment_are_found_at_their_lines() -> None:
+    body = scan_body("A='\ncd x\nsbatch y'\nB=$(\n  salloc\n)\n", 1)
+    assert [(f.code, f.line) for f in body.findings] == [("nested-sbatch", 3), ("salloc", 5)]
+
+
+_COMMENTED = st.lists(
+    st.tuples(
+        st.sampled_from(["#", "  #", "\t# ", "true #", "X=1 # ", "Y='a' #", "A=(b) # ", "f; #"]),
+        st.lists(st.sampled_from(
+            [" srun", " --container-image=a", " --container-mounts=/a:/b", ' X="', " '", " A=(",
+             ")", " $(", "`", " <<E", "; sbatch x", " --pty", "&", "#", " \\"]), max_size=6),
+    ).map(lambda line: line[0] + "".join(line[1])), max_size=6,
+)  # fmt: skip
+
+
+@given(_COMMENTED)
+def test_nothing_is_found_in_comments(lines: list[str]) -> None:
+    body = scan_body("\n".join([*lines, 'srun "${A[@]}" $X $Y z']), 1)
+    assert (body.findings, body.images, body.mounts) == ((), (), ())
 
 
 def test_mounts_of_srun() -> None:
