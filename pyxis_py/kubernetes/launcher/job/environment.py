@@ -264,8 +264,8 @@ def bind_gpus(text: str, share: Share, place: int, per_task: int) -> tuple[int, 
         place: the task's number among those of the node.
         per_task: GPUs of each task, 0 if srun was not asked for a number.
     """
-    words = text.lower().removeprefix("verbose,").removesuffix(",verbose")
-    kind, _, value = words.partition(":")
+    words = [word for word in text.lower().split(",") if word != "verbose"]
+    kind, _, value = ",".join(words).partition(":")
     count = len(share.tasks)
     if kind in ("", "closest") and not per_task or kind == "none" or not share.gpus:
         return share.gpus
