@@ -94,7 +94,7 @@ def asks_for_help(
     import sys
 
     if not words:
-        return sys.stdin.isatty()
+        return sys.stdin is not None and sys.stdin.isatty()  # None: it was closed
     try:
         own, _ = cut_words(words, with_value, switches, command)
     except UsageError:
@@ -183,14 +183,20 @@ def _check_codes(codes: list[str]) -> list[str]:
 
 
 def _read_script(path: str) -> str:
+    import sys
+
+    name = "standard input" if path == "-" else path
+    if path == "-" and sys.stdin is None:
+        # Its number may be another file's by now.
+        raise NotFoundError("Cannot read the batch script: standard input is closed")
     try:
         with open(0 if path == "-" else path, "rb", closefd=path != "-") as file:
             return file.read().decode("utf-8")
     except OSError as error:
-        raise NotFoundError(f"Cannot read the batch script {path}: {error.strerror}") from error
+        raise NotFoundError(f"Cannot read the batch script {name}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise UsageError(
-            f"{path} is not UTF-8: a ConfigMap cannot have it",
+            f"{name} is not UTF-8: a ConfigMap cannot have it",
             hint="save it as UTF-8, or move what is not to a file of its own",
         ) from error
 

@@ -46,8 +46,11 @@ class BatchScript(NamedTuple):
         return self.components[0]
 
 
-def check_script(text: str, *, origin: str) -> None:
+def check_script(text: str, *, origin: str, path: str = "") -> None:
     """See whether sbatch would take a text for a batch script.
+
+    Args:
+        path: the file with the text, as it was given; "" if it is none.
 
     Raises:
         UsageError: if not, naming it by `origin`.
@@ -62,9 +65,11 @@ def check_script(text: str, *, origin: str) -> None:
     if "\0" in text:
         raise UsageError(f"{origin} is no batch script: there is a null character in it")
     if "\r\n" in text:
+        import shlex  # not for those whose script is in order
+
         raise UsageError(
             f"{origin} has line ends of DOS, which no shell takes",
-            hint=f"sed -i 's/\\r$//' {origin}",
+            hint=f"sed -i 's/\\r$//' {shlex.quote(path)}" if path else "",
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -132,6 +133,16 @@ def test_without_words_the_script_is_standard_input_as_sbatch_has_it(tmp_path: P
     done = run(tmp_path, "render", given=script("-N 3"))
     assert "completions: 3" in done.stdout, done.stderr
     assert run(tmp_path, "render", given="").returncode == 2
+
+
+def test_standard_input_that_is_closed(tmp_path: Path) -> None:
+    words = shlex.join([*PROGRAM, "kube", "render"])
+    done = subprocess.run(
+        ["sh", "-c", f"exec {words} <&-"], cwd=tmp_path, capture_output=True, text=True,
+        check=False, timeout=60,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "pyxis: error: Cannot read the batch script: standard input is closed\n"
 
 
 def test_help_names_every_option(tmp_path: Path) -> None:

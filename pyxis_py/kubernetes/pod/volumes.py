@@ -217,13 +217,16 @@ def _add_file(context: Context, found: VolumeSet, option: str, name: str) -> Non
     if not name:
         return
     path = posixpath.normpath(posixpath.join(context.directory, name))
+    does = "reads" if option == "--input" else "writes"
+    if path == "/dev/null":
+        context.ledger.render(option, f"the launcher {does} no file")
+        return
     directory = posixpath.dirname(path).partition("%")[0] or "/"
     if "%" in posixpath.dirname(path):
         directory = posixpath.dirname(directory)
     if _add_in_place(context, found, directory, option):
-        does = "reads" if option == "--input" else "writes"
         context.ledger.render(option, f"the launcher {does} {path}")
-    elif path != "/dev/null":
+    else:
         text = f"{directory} is not mounted: the output is in kubectl logs alone"
         code = "output-unmounted"
         if option == "--input":

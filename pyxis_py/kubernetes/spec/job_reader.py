@@ -9,6 +9,7 @@ Pure, but for the script, which the caller's function reads. Source: sbatch(1) o
 from __future__ import annotations
 
 import dataclasses
+import posixpath
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -79,7 +80,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _exclusive(text: str) -> dict[str, Any]:
-    if text not in ("", "exclusive", "user", "mcs", "topo"):
+    if text.lower() not in ("", "exclusive", "user", "mcs", "topo"):
         raise UsageError(f"neither user nor mcs nor topo: {text!r}")
     return {"exclusive": True}
 
@@ -162,8 +163,7 @@ def read_job(
         script = parse_script(text, table, origin=name)
     except UsageError as error:
         raise _not_cut(error) from error
-    given = merge((script.options, _from_environ(environ), on_line))
-    given = [option for option in given if option.value or option.name not in rules.EMPTY_IS_NONE]
+    given = _without_nothing(merge((script.options, _from_environ(environ), on_line)))
     ledger = Ledger(given, allow=allow)
     if len(script.components) > 1:
         line = next((option.line for option in script.components[1]), 0)
@@ -191,7 +191,10 @@ def _find_script(
     path = command[0] if command else "-"
     name = "sbatch" if path == "-" else check_text(path.rstrip("/").rpartition("/")[2])
     text = read_file(path)
-    check_script(text, origin="standard input" if path == "-" else name)
+    if path == "-":
+        check_script(text, origin="standard input")
+    else:
+        check_script(text, origin=name, path=path)
     return name, text
 
 
@@ -202,11 +205,27 @@ def _not_cut(error: UsageError) -> RefusedError:
     return RefusedError([Note("refused", code, "", 0, str(error), way_out)])
 
 
+def _without_nothing(given: Sequence[GivenOption]) -> list[GivenOption]:
+    """Leave out what an empty value takes back; the file `none`, in any letters, is /dev/null."""
+    return [
+        option._replace(value="/dev/null")
+        if option.name in ("error", "input", "output") and option.value.lower() == "none"
+        else option
+        for option in given
+        if option.value or option.name not in rules.EMPTY_IS_NONE
+    ]
+
+
+_SET = re.compile(r"|yes|\s*[+-]?0*[1-9]\d*", re.ASCII | re.IGNORECASE)
+"""Values of a switch's variable that set it; with others sbatch goes on as without it."""
+
+
 def _from_environ(environ: Mapping[str, str]) -> list[GivenOption]:
+    switches = {row.name for row in built_in_options("sbatch") if row.argument == "none"}
     given = [
-        GivenOption(option, environ[variable], (variable,))
+        GivenOption(option, "" if option in switches else environ[variable], (variable,))
         for variable, option in rules.VARIABLES.items()
-        if variable in environ
+        if variable in environ and (option not in switches or _SET.fullmatch(environ[variable]))
     ]
     wait = environ.get(rules.SWITCH_WAIT)
     return [
@@ -323,13 +342,11 @@ _KNOWN = ("HOME", "USER", "LOGNAME", "PWD")
 def _known_variables(job: JobSpec, environ: Mapping[str, str]) -> dict[str, str]:
     """Return variables that the script will find set, as far as they are known here."""
     known = {name: environ[name] for name in _KNOWN if name in environ}
-    if job.chdir.startswith("/"):
-        known["PWD"] = job.chdir
-    if job.container.workdir or job.container.image:
-        directory = known.pop("PWD", "")  # the script starts in the container's
-    else:
-        directory = known.get("PWD", "")
-    found = {"SLURM_JOB_NAME": job.name, "SLURM_SUBMIT_DIR": directory,
+    submitted = known.pop("PWD", "")
+    directory = posixpath.join(submitted, job.chdir)
+    if directory.startswith("/") and not (job.container.workdir or job.container.image):
+        known["PWD"] = posixpath.normpath(directory)  # else the script starts in the container's
+    found = {"SLURM_JOB_NAME": job.name, "SLURM_SUBMIT_DIR": submitted,
              "SLURM_JOB_ACCOUNT": job.account, "SLURM_JOB_QOS": job.qos}  # fmt: skip
     return {**known, **{name: value for name, value in found.items() if value}}
 

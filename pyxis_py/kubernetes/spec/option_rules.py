@@ -143,7 +143,7 @@ WAYS_OUT: dict[str, str] = {
 }
 
 VARIABLES: dict[str, str] = {
-    # variable: option; a switch's variable only has to be set
+    # variable: option; of a switch's variable the value says whether it is set
     "SBATCH_ACCOUNT": "account",
     "SBATCH_ACCTG_FREQ": "acctg-freq",
     "SBATCH_ARRAY_INX": "array",

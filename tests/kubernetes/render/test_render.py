@@ -14,6 +14,7 @@ from pyxis_py.kubernetes.spec.notes import RefusedError
 from tests.kubernetes.goldens import FOLDER, renderings, training_job
 from tests.kubernetes.reference_schemas import VERSIONS, WITHOUT_SCHEMA, problems
 from tests.kubernetes.samples import (
+    PROFILE,
     SCRIPT,
     SUBMITTER,
     TOKEN,
@@ -261,6 +262,16 @@ def test_a_script_beside_its_steps_containers_starts_where_slurm_starts_it(
     assert "workingDir" not in container(result)
     assert directory in {row["mountPath"] for row in container(result)["volumeMounts"]}
     assert "directory-unmounted" in {note.code for note in render(text, ("-D", "/none")).notes}
+
+
+def test_no_file_needs_no_folder() -> None:
+    profile = site(PROFILE.replace("{path: /lustre, name: lustre,", "{path: /, name: root,"))
+    result = render(script("-p cpu", "-o none", "-e NONE", "-i None"), profile=profile)
+    content = json.loads(result.manifests[0]["data"]["job.json"])
+    options = content["options"]
+    assert {content["output"], options["error"], options["input"]} == {"/dev/null"}
+    assert not [row for row in container(result)["volumeMounts"] if row["name"] == "root"]
+    assert not {"output-unmounted", "input-unmounted"} & {note.code for note in result.notes}
 
 
 def test_the_folder_of_the_input_is_mounted() -> None:

@@ -10,7 +10,7 @@ from pyxis_py.command_lines.slurm_options import OTHER_NAMES, GivenOption, built
 from pyxis_py.kubernetes.spec import option_rules
 from pyxis_py.kubernetes.spec.job_reader import _READERS, merge, read_job
 from pyxis_py.kubernetes.spec.jobspec import JobSpec
-from pyxis_py.kubernetes.spec.notes import Ledger, RefusedError
+from pyxis_py.kubernetes.spec.notes import REFUSALS, Ledger, RefusedError
 from pyxis_py.options import OPTIONS
 from tests.kubernetes.samples import SCRIPT, container, render, script
 
@@ -153,6 +153,7 @@ def test_what_sbatch_cannot_read_is_refused(
     (("--open-mode=a", "--hint=nomultithread,compute_bound"), {"open-mode", "hint"}),
     (("-m", "block:cyclic,NoPack", "--gpu-bind=verbose,map_gpu:0,1"), {"distribution", "gpu-bind"}),
     (("--tasks-per-node=2",), {"ntasks-per-node"}),
+    (("--exclusive=EXCLUSIVE",), {"exclusive"}), (("--exclusive=User",), {"exclusive"}),
 ])  # fmt: skip
 def test_what_sbatch_takes_is_taken(words: tuple[str, ...], given: set[str]) -> None:
     """Held against sbatch 22.05."""
@@ -185,13 +186,38 @@ def test_an_empty_value_takes_the_script_s_back() -> None:
 @pytest.mark.parametrize(("environ", "name", "value"), [
     ({"SBATCH_OVERCOMMIT": ""}, "overcommit", ""),
     ({"SBATCH_DISTRIBUTION": "cyclic"}, "distribution", "cyclic"),
-    ({"SBATCH_WAIT": "1"}, "wait", "1"),
+    ({"SBATCH_WAIT": "1"}, "wait", ""),
+    ({"SBATCH_SPREAD_JOB": "YeS"}, "spread-job", ""),
+    ({"SBATCH_NO_REQUEUE": " -01"}, "no-requeue", ""),
+    ({"SBATCH_EXCLUSIVE": ""}, "exclusive", ""),
     ({"SBATCH_REQ_SWITCH": "1"}, "switches", "1"),
     ({"SBATCH_REQ_SWITCH": "1", "SBATCH_WAIT4SWITCH": "10"}, "switches", "1@10"),
 ])  # fmt: skip
 def test_variables_of_sbatch(environ: dict[str, str], name: str, value: str) -> None:
     job, _ = read("#!/bin/sh\n", environ=environ)
     assert [(option.name, option.value) for option in job.given] == [(name, value)]
+
+
+@pytest.mark.parametrize("value", ["0", "00", "no", "n", "y", "foo", "true", "on", "1x", "0x1"])
+@pytest.mark.parametrize("name", ["OVERCOMMIT", "REQUEUE", "NO_REQUEUE", "WAIT", "USE_MIN_NODES"])
+def test_variables_that_leave_a_switch_unset(name: str, value: str) -> None:
+    """Held against sbatch 22.05."""
+    job, ledger = read("#!/bin/sh\n", environ={f"SBATCH_{name}": value})
+    ledger.close()
+    assert not job.given
+
+
+@pytest.mark.parametrize("option", ["error", "input", "output"])
+@pytest.mark.parametrize(("value", "expected"), [
+    ("none", "/dev/null"), ("NoNe", "/dev/null"), ("none.txt", "none.txt"), ("./none", "./none"),
+])  # fmt: skip
+def test_none_is_no_file(option: str, value: str, expected: str) -> None:
+    for words, environ in (
+        ((f"--{option}={value}",), {}),
+        ((), {f"SBATCH_{option.upper()}": value}),
+    ):
+        job, _ = read("#!/bin/sh\n", *words, environ=environ)
+        assert {"output": job.output, **dict(job.launcher)}[option] == expected
 
 
 def test_a_wrong_mount_leaves_the_image() -> None:
@@ -260,7 +286,8 @@ def test_two_steps_cannot_mount_different_things_at_one_place() -> None:
 
 @pytest.mark.parametrize(("options", "sources"), [
     ("-J train", ["/r/train", "/home/me", "/submit"]),
-    ("-J train -D /work", ["/r/train", "/home/me", "/work"]),
+    ("-J train -D /work", ["/r/train", "/home/me", "/submit"]),
+    ("-J train --container-image=x", ["/r/train", "/home/me", "/submit"]),
 ])  # fmt: skip
 def test_mounts_of_srun_may_name_variables_that_slurm_sets(
     options: str, sources: list[str]
@@ -269,6 +296,28 @@ def test_mounts_of_srun_may_name_variables_that_slurm_sets(
     environ = {"HOME": "/home/me", "PWD": "/submit"}
     job, _ = read(f"#!/bin/sh\n#SBATCH {options}\n{line}", environ=environ)
     assert [mount.source for mount in job.container.mounts] == sources
+
+
+@pytest.mark.parametrize(("chdir", "source"), [
+    ("", "/submit"), ("/work", "/work"), ("sub", "/submit/sub"), ("../x/.", "/x"), (".", "/submit"),
+])  # fmt: skip
+def test_the_directory_is_the_one_where_the_script_starts(chdir: str, source: str) -> None:
+    line = "srun --container-image=ubuntu --container-mounts=$PWD:/w,$SLURM_SUBMIT_DIR:/s x\n"
+    words = ["-D", chdir] if chdir else []
+    job, _ = read(f"#!/bin/sh\n{line}", *words, environ={"PWD": "/submit"})
+    assert [mount.source for mount in job.container.mounts] == [source, "/submit"]
+
+
+@pytest.mark.parametrize(("path", "hint"), [
+    ("dir/my job.sh", r"sed -i 's/\r$//' 'dir/my job.sh'"), ("-", ""),
+])  # fmt: skip
+def test_how_to_mend_line_ends_of_dos(path: str, hint: str) -> None:
+    words = [path] if path != "-" else []
+    with pytest.raises(RefusedError) as caught:
+        read_job(words, lambda name: "#!/bin/sh\r\necho\r\n", {})
+    (note,) = caught.value.notes
+    assert note.way_out == (hint or REFUSALS["invalid-value"])
+    assert "sed" in note.way_out if hint else "sed" not in note.way_out
 
 
 def test_a_finding_in_the_body_tells_how_to_go_on() -> None:
