@@ -39,10 +39,17 @@ class Assignments:
         self._values = dict(known)
         self._arrays: dict[str, str] = {}
 
+    def copy(self) -> Assignments:
+        """Return the same variables, to be changed apart from these."""
+        copy = Assignments(self._values)
+        copy._arrays = dict(self._arrays)
+        return copy
+
     def note(self, line: str) -> None:
         """Take in the assignments of one line."""
         for name, default in _DEFAULT.findall(line):
-            self._values.setdefault(name, default)
+            if name not in self._values:
+                self._set(name, default)
         for match in _ASSIGNMENT.finditer(line):
             name, more, array, word, rest = match.groups()
             if array is not None:
@@ -54,9 +61,16 @@ class Assignments:
             self._values.pop(name, None)
             self._arrays.pop(name, None)
             if expanded is not None and before is not None:
-                self._values[name] = before + expanded
+                self._set(name, before + expanded)
         for name in (*_LOOP.findall(line), *(["PWD"] if _MOVE.search(line) else [])):
             self._values.pop(name, None)
+
+    def _set(self, name: str, value: str) -> None:
+        """Give a variable a value, which arrays that were made of it before do not have."""
+        self._values[name] = value
+        for array, text in list(self._arrays.items()):
+            if any(name in match for match in _REFERENCE.findall(text)):
+                del self._arrays[array]
 
     def _note_array(self, name: str, more: str, text: str) -> None:
         before = self._arrays.pop(name, None) if more else ""

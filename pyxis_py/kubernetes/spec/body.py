@@ -91,10 +91,14 @@ def scan_body(text: str, first_line: int, environ: Mapping[str, str] | None = No
     findings: list[Finding] = []
     images: dict[str, int] = {}
     mounts: dict[str, int] = {}
-    variables = Assignments(environ or {})
+    variables = script = Assignments(environ or {})
     for line in shell_lines(text, first_line):
         findings += _commands(line.text, line.number, _command_names(line.text))
         findings += _settings(line.text, line.number)
+        if not line.inner:
+            variables = script
+        elif variables is script:
+            variables = script.copy()
         if line.assigned != line.text:
             variables.note(line.assigned)
         for part, is_srun in _parts(line.text):

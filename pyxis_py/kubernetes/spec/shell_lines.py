@@ -32,11 +32,14 @@ class ShellLine:
         text: without comments.
         assigned: where to look for assignments: the text, but for an assignment of several
             lines, which is with its last one as a whole.
+        inner: whether it begins in a here-document or a quoted text; what is assigned there is
+            not assigned in the script.
     """
 
     number: int
     text: str
     assigned: str
+    inner: bool = False
 
 
 class _Quotes:
@@ -55,11 +58,11 @@ class _Quotes:
             offset: length of the lines before that this one continues.
         """
         kept: list[str] = []
-        carried = len(self.open) if self._quoted() else -1
+        carried = len(self.open) if self.quoted() else -1
         position = 0
         while position < len(line):
             before = line[position - 1] if position else " "
-            if line[position] == "#" and not self._quoted() and before in _BEFORE_COMMENTS:
+            if line[position] == "#" and not self.quoted() and before in _BEFORE_COMMENTS:
                 break
             if line[position] == "#" and len(self.open) == carried and before in _BLANKS:
                 # A text of several lines is, more often than not, a script in the script.
@@ -82,7 +85,8 @@ class _Quotes:
             self._before_assignment = -1
         return "".join(kept), False
 
-    def _quoted(self) -> bool:
+    def quoted(self) -> bool:
+        """Whether blanks and comments are text here."""
         return bool(self.open) and self.open[-1] in "\"'${"
 
     def _step(self, line: str, position: int, before: str) -> int:
@@ -95,12 +99,12 @@ class _Quotes:
         elif line.startswith(("$(", "${"), position):
             self.open.append(line[position + 1])
             return 2
-        elif line.startswith("$'", position) and not self._quoted():
+        elif line.startswith("$'", position) and not self.quoted():
             self.open.append("$")
             return 2
-        elif character in '"`' or (character == "'" and not (self._quoted() and '"' in self.open)):
+        elif character in '"`' or (character == "'" and not (self.quoted() and '"' in self.open)):
             self.open.append(character)
-        elif not self._quoted():
+        elif not self.quoted():
             return self._unquoted(line, position, before)
         return 1
 
@@ -141,11 +145,12 @@ class _Reader:
 
     def read(self) -> None:
         while self._next < len(self._lines):
+            inner = self._quotes.quoted()
             number, text = self._joined(self._quotes, len(self._lines))
             if self._quotes.within_assignment():
                 self._assignment(number, text)
             else:
-                self.found.append(ShellLine(number, text, text))
+                self.found.append(ShellLine(number, text, text, inner))
                 self._here_documents(assigns=True)
 
     def _joined(self, quotes: _Quotes, end: int) -> tuple[int, str]:
@@ -184,7 +189,7 @@ class _Reader:
             end = self._end_of_document(delimiter, indented)
             while self._next < end:
                 number, text = self._joined(_Quotes(), end)
-                self.found.append(ShellLine(number, text, text if assigns else ""))
+                self.found.append(ShellLine(number, text, text if assigns else "", inner=True))
             self._next += end >= 0
 
     def _end_of_document(self, delimiter: str, indented: bool) -> int:

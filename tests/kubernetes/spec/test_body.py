@@ -154,7 +154,15 @@ _USE = 'srun "${A[@]}" x'
     (f"A=(--container-image=a\nI=b\nsrun --container-image=$I c\n{_USE}", ["b"], []),
     (f"A=(--container-image=a --x$(\n{_USE}", [], []),
     ("I='a\nsrun --container-image=$I c", ["$I"], []),
-    ("I=a\ncat <<E\nI=\"b\nE\nsrun --container-image=$I c", ["$I"], []),
+    (f"A=(--container-image=$I)\nI=b\n{_USE}", [], []),
+    (f"A=(--container-image=$I)\n: ${{I:=b}}\n{_USE}", [], []),
+    (f"A=(-N$N --container-image=b)\n{_USE}", ["b"], []),
+    ("I=a\necho 'b\nI=c d' >e\nsrun --container-image=$I f", ["a"], []),
+    ("I=a\nbash -c '\nI=b\nsrun --container-image=$I c\n'\nsrun --container-image=$I d",
+     ["b", "a"], []),
+    ("I=a\ncat <<E\nI=b\nsrun --container-image=$I c\nE\nsrun --container-image=$I d",
+     ["b", "a"], []),
+    ("I=a\ncat <<E\nI=\"b\nE\nsrun --container-image=$I c", ["a"], []),
 ])  # fmt: skip
 def test_of_an_array_all_is_known_or_nothing(
     lines: str, images: list[str], mounts: list[str]
