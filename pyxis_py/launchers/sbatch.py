@@ -75,6 +75,8 @@ def read_submission(words: Sequence[str], options: Sequence[SlurmOption]) -> Sub
         text, name = f"#!/bin/sh\n# Made from --wrap.\n\n{wrapped[-1]}\n", "wrap"
     elif command:
         text, name = _read_script(command[0]), os.path.basename(command[0])
+    elif sys.stdin is None:
+        raise UsageError("There is no script: standard input is closed", hint="name a file")
     else:
         text, name = sys.stdin.read(), ""
     if not text.startswith("#!"):

@@ -122,6 +122,17 @@ def test_a_bad_entry_mounts_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_closed_standard_input_is_named(tmp_path: Path) -> None:
+    program = "import os; os.close(0); os.execvp(os.sys.executable, os.sys.argv[1:])"
+    mount = "import sys; from enroot_py.cli import plumbing; sys.exit(plumbing.mount())"
+    words = [sys.executable, "-c", mount, "--root", str(tmp_path), "-"]
+    done = subprocess.run(
+        [sys.executable, "-c", program, *words], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert "standard input is closed" in done.stderr
+
+
 def test_entries_of_another_pass_are_skipped(tmp_path: Path) -> None:
     done = call("mount", "--root", str(tmp_path), "-", stdin="/no /x none bind,x-create=dir 0 -1\n")
     assert (done.returncode, done.stderr) == (0, "")

@@ -11,7 +11,7 @@ import os
 import sys
 
 from enroot_py.enter.mounts import Mounter
-from enroot_py.errors import KernelError, NotFoundError
+from enroot_py.errors import KernelError, NotFoundError, UsageError
 from enroot_py.linux.kernel import Kernel
 from enroot_py.linux.path import read_file
 from enroot_py.plan.fstab import parse_fstab
@@ -70,6 +70,8 @@ def in_user_namespace() -> bool:
 
 def _read(path: str) -> str:
     if path == "-":
+        if sys.stdin is None:
+            raise UsageError("There is no list: standard input is closed", hint="name a file")
         return os.fsdecode(sys.stdin.buffer.read(_LARGEST_FSTAB))
     try:
         return os.fsdecode(read_file(path, limit=_LARGEST_FSTAB))

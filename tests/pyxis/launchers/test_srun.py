@@ -143,6 +143,12 @@ def test_what_sbatch_refuses(words: list[str]) -> None:
     assert refused.value.exit_code == (1 if "--wrap" in words else 255)
 
 
+def test_a_closed_standard_input_is_no_script(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(UsageError, match="closed"):
+        read_submission([], SBATCH)
+
+
 @pytest.mark.parametrize(
     ("words", "match"),
     [(["--nosuch=1", "--", "c"], "unknown flag"), (["--batch"], "no command"), ([], "no command")],
