@@ -17,11 +17,14 @@ from pyxis_py.runtime_folder import find_folder, scratch_folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import signal as _signal
     from collections.abc import Callable
 
     from enroot_py import Settings
     from pyxis_py.step.container import Image, Started
     from pyxis_py.step.plan import StepPlan
+else:
+    import _signal  # `signal` itself imports enum
 
 REQUEST_FD, ANSWER_FD, LINE_FD = 3, 4, 5
 
@@ -249,8 +252,6 @@ def _hold_mounts(pid: int) -> int:
 
 def _keep(started: Started, line_fd: int, joins: int) -> None:
     """Keep the container until all tasks have joined, or nobody is left who could."""
-    import _signal  # type: ignore[import-not-found]  # `signal` itself imports enum
-
     from pyxis_py.step.container import stop_container
 
     # `srun --pty`: the first task may end, and its terminal hang up, before the others have joined.
@@ -272,8 +273,6 @@ def _linger(mounts_fd: int) -> None:
     for 100 ms before it looks again (Slurm 22.05, slurmstepd/mgr.c: _wait_for_all_tasks). That goes
     for an image's server as well, which ends with the mounts: they are held until then.
     """
-    import _signal  # `signal` itself imports enum
-
     from pyxis_py.step.container import memory_program
     from pyxis_py.step.pause import waiting_program
 

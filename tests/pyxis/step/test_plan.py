@@ -28,7 +28,7 @@ from pyxis_py.step.plan import (
     plan_step,
 )
 
-JOB = JobFacts(1000, 1000, 12, 3, cwd="/work/dir", environ={})
+JOB = JobFacts(1000, 1000, 12, 3, cwd="/srv/job", environ={})
 SITE = PluginConfig()
 DIGEST = "sha256:" + "a" * 64
 RUNNING = 4711
@@ -118,8 +118,8 @@ def test_only_a_container_that_is_not_kept_starts_straight_from_its_image(
     ("image", "expected"),
     [
         ("/a.sqsh", (FILE, "/a.sqsh")),
-        ("./a.sqsh", (FILE, "/work/dir/a.sqsh")),
-        ("../a", (FILE, "/work/dir/../a")),
+        ("./a.sqsh", (FILE, "/srv/job/a.sqsh")),
+        ("../a", (FILE, "/srv/job/../a")),
         ("ubuntu:24.04", (URI, "docker://ubuntu:24.04")),
         ("nvcr.io#nvidia/pytorch:1", (URI, "docker://nvcr.io#nvidia/pytorch:1")),
         ("docker://ubuntu", (URI, "docker://ubuntu")),
@@ -193,7 +193,7 @@ def test_relative_paths_need_a_folder_to_count_from() -> None:
     ("text", "expected"),
     [
         ("/a:/b:ro", Mount("/a", "/b", "none", ("x-create=auto", "rbind", "ro"))),
-        ("./a:/b", Mount("/work/dir/a", "/b", "none", ("x-create=auto", "rbind"))),
+        ("./a:/b", Mount("/srv/job/a", "/b", "none", ("x-create=auto", "rbind"))),
         ("tmpfs:/t:size=1M", Mount("tmpfs", "/t", "tmpfs", ("x-create=dir", "size=1M"))),
         ("/a.sqsh:/d:sqsh", Mount("/a.sqsh", "/d", "squashfs", ("x-create=dir",))),
         ("/a:/d:ro+squashfs", Mount("/a", "/d", "squashfs", ("x-create=dir", "ro"))),
